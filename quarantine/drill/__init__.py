@@ -1,0 +1,1 @@
+"""shardward.quarantine.drill"""
