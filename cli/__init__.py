@@ -1,1 +1,1 @@
-"""shardward.cli"""
+"""The command line: one module for each family of commands, no logic."""

@@ -1,1 +1,1 @@
-"""shardward.quarantine"""
+"""The quarantine service: ledger, diagnosis, search, response and the drill."""

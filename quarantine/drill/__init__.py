@@ -1,1 +1,1 @@
-"""shardward.quarantine.drill"""
+"""The drill: a full incident on real text, played through public interfaces alone."""
