@@ -1,0 +1,161 @@
+"""An append-only file of JSON lines in which every line names the digest of the line before it.
+
+Appending takes a lock, reads the file again and writes one line durably, so two writers end in
+one order and the later one has seen the earlier. A line that a crash tore was never acknowledged:
+readers leave it out and report it, and the next append moves it to a file of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from ...loader.errors import FormatError, IntegrityError
+from ...loader.files import exclusive_lock, publish_new, sync_directory
+from ...loader.formats import canonical_json, check_format, parse_json, sha256_hex
+
+GENESIS = "0" * 64
+MAX_LINE = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainHead:
+    """The digest of the last line and the number of lines; stored elsewhere it is an anchor."""
+
+    digest: str
+    count: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the anchor as a JSON object."""
+        return {"head": self.digest, "count": self.count}
+
+
+EMPTY = ChainHead(digest=GENESIS, count=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainState:
+    """All lines as objects, the digest of each, and the bytes of a torn tail (normally none)."""
+
+    lines: tuple[dict[str, Any], ...]
+    digests: tuple[str, ...]
+    torn: bytes
+
+    @property
+    def head(self) -> ChainHead:
+        """The anchor of the last whole line."""
+        return (
+            ChainHead(digest=self.digests[-1], count=len(self.digests)) if self.digests else EMPTY
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainFile:
+    """One chained file of records called `name`, version 1."""
+
+    path: Path
+    name: str
+
+    def read(self) -> ChainState:
+        """Return the verified content; a missing file is an empty chain.
+
+        Raises:
+            IntegrityError: a line does not follow from the one before it.
+            FormatError: a line is not JSON, or not of this format and version.
+        """
+        data = self.path.read_bytes() if self.path.exists() else b""
+        whole, torn = _split(data)
+        lines: list[dict[str, Any]] = []
+        digests: list[str] = []
+        for number, raw in enumerate(whole, 1):
+            lines.append(self._parse(raw, number, digests[-1] if digests else GENESIS))
+            digests.append(sha256_hex(raw))
+        return ChainState(lines=tuple(lines), digests=tuple(digests), torn=torn)
+
+    def append(self, build: Callable[[ChainState], Mapping[str, Any]]) -> dict[str, Any]:
+        """Add the line `build` makes of the current content; it is durable on return.
+
+        `build` runs under the lock and may raise to leave the file as it was.
+        """
+        with exclusive_lock(self.path.with_name(self.path.name + ".lock")):
+            state = self.read()
+            if state.torn:
+                self._set_torn_aside(state.torn)
+            line = self._line(state, build(state))
+            raw = canonical_json(line)
+            if len(raw) > MAX_LINE:
+                raise FormatError(
+                    f"a record of {len(raw)} bytes is over the {MAX_LINE} bytes one line of "
+                    f"{self.path.name} may have; split it"
+                )
+            self._write(raw + b"\n")
+        return line
+
+    def _line(self, state: ChainState, fields: Mapping[str, Any]) -> dict[str, Any]:
+        own = {"format", "version", "sequence", "previous"}
+        if clash := own & set(fields):
+            raise FormatError(f"the fields {sorted(clash)} belong to the chain")
+        return {
+            "format": self.name,
+            "version": 1,
+            "sequence": state.head.count + 1,
+            "previous": state.head.digest,
+            **fields,
+        }
+
+    def _parse(self, raw: bytes, number: int, previous: str) -> dict[str, Any]:
+        where = f"{self.path} line {number}"
+        line = parse_json(raw, where=where)
+        check_format(line, name=self.name, version=1, where=where)
+        if line.get("sequence") != number or line.get("previous") != previous:
+            raise IntegrityError(
+                f"{where} says it is line {line.get('sequence')} after "
+                f"{str(line.get('previous'))[:12]}, but the line before it has digest "
+                f"{previous[:12]}; the file was edited, restore it from a copy"
+            )
+        return line
+
+    def _set_torn_aside(self, torn: bytes) -> None:
+        aside = self.path.with_name(f"{self.path.name}.torn-{sha256_hex(torn)[:12]}")
+        publish_new(aside, torn)
+        with self.path.open("r+b") as stream:
+            stream.truncate(stream.seek(0, os.SEEK_END) - len(torn))
+            os.fsync(stream.fileno())
+
+    def _write(self, data: bytes) -> None:
+        fresh = not self.path.exists()
+        with self.path.open("ab", buffering=0) as stream:
+            size = stream.tell()
+            try:
+                _write_all(stream.fileno(), data)
+                os.fsync(stream.fileno())
+            except OSError:
+                stream.truncate(size)
+                raise
+        if fresh:
+            sync_directory(self.path.parent)
+
+
+def clock_jumps(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name the lines whose time is before the time of the line above; order is by sequence."""
+    return [
+        f"line {later['sequence']} is dated {later['time']}, before line {earlier['sequence']} "
+        f"({earlier['time']}): the clock jumped; the order of the lines stands"
+        for earlier, later in pairwise(lines)
+        if str(later.get("time", "")) < str(earlier.get("time", ""))
+    ]
+
+
+def _split(data: bytes) -> tuple[list[bytes], bytes]:
+    whole, newline, torn = data.rpartition(b"\n")
+    return (whole.split(b"\n") if newline else []), torn
+
+
+def _write_all(handle: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(handle, view) :]

@@ -1,0 +1,240 @@
+"""The decision log of a run: the authority on what is left out, by whom and why.
+
+`decisions.log` is append-only and hash-chained. Anchors (head digest and count) stored in
+revisions and filed incidents let `verify` see edits and cuts up to the last anchor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ...loader.errors import DecisionError, FormatError, IntegrityError, NotFound
+from ...loader.formats import canonical_json, sha256_hex
+from .chain import ChainFile, ChainHead, ChainState, clock_jumps
+from .scopes import Scope
+from .status import Decision, Entry, overlapping
+
+LOG_NAME = "decisions.log"
+
+
+class DecisionConflict(DecisionError):
+    """Someone decided about the same thing first; `earlier` holds what they decided."""
+
+    def __init__(self, message: str, earlier: Sequence[Entry]) -> None:
+        super().__init__(message)
+        self.earlier = tuple(earlier)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appended:
+    """The entry that was written and the earlier decisions it had to take note of."""
+
+    entry: Entry
+    earlier: tuple[Entry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What checking the log found: anchors that agree, and remarks that are no errors."""
+
+    head: ChainHead
+    anchors: int
+    remarks: tuple[str, ...]
+
+
+class DecisionLog:
+    """The decisions of the run at `run_path`, made for the corpus with fingerprint `manifest`."""
+
+    def __init__(self, run_path: Path, *, manifest: str = "") -> None:
+        self.path = Path(run_path) / LOG_NAME
+        self.manifest = manifest
+        self._chain = ChainFile(path=self.path, name="shardward.decision")
+
+    def entries(self) -> list[Entry]:
+        """Return all decisions, oldest first.
+
+        Raises:
+            IntegrityError: the chain is broken.
+            FormatError: a line is malformed.
+        """
+        return _entries(self._chain.read(), self.path)
+
+    def head(self) -> ChainHead:
+        """Return the anchor of the newest decision."""
+        return self._chain.read().head
+
+    def entry(self, sequence: int) -> Entry:
+        """Return decision number `sequence`, the first being 1."""
+        entries = self.entries()
+        if not 1 <= sequence <= len(entries):
+            raise NotFound(f"there is no decision {sequence}; the log holds 1 to {len(entries)}")
+        return entries[sequence - 1]
+
+    def append(
+        self, decision: Decision, *, seen: ChainHead | None = None, now: datetime | None = None
+    ) -> Entry:
+        """Add `decision` durably and return its entry.
+
+        Args:
+            decision: what was decided.
+            seen: the head the decider looked at; None accepts whatever is there.
+            now: the time to record, by default the present in UTC.
+
+        Raises:
+            DecisionConflict: the log has moved on from `seen` about the same thing.
+            NotFound: an undo names a decision that does not exist.
+        """
+
+        def build(state: ChainState) -> Mapping[str, Any]:
+            self._check(decision, state, seen)
+            return _line(decision, self.manifest, now or datetime.now(UTC))
+
+        return _entry(self._chain.append(build), self.path)
+
+    def append_after(self, decision: Decision, *, seen: ChainHead | None = None) -> Appended:
+        """Add `decision`, taking note of what others decided since `seen`, however often."""
+        earlier: list[Entry] = []
+        while True:
+            try:
+                return Appended(entry=self.append(decision, seen=seen), earlier=tuple(earlier))
+            except DecisionConflict as conflict:
+                earlier += conflict.earlier
+                seen = ChainHead(
+                    digest=conflict.earlier[-1].digest, count=conflict.earlier[-1].sequence
+                )
+
+    def verify(self, anchors: Iterable[tuple[str, ChainHead]] = ()) -> Verification:
+        """Check the whole chain and that every (name, anchor) lies on it.
+
+        Raises:
+            IntegrityError: the log was edited, or cut below an anchor.
+        """
+        state = self._chain.read()
+        checked = 0
+        for name, anchor in anchors:
+            _check_anchor(state, name, anchor)
+            checked += 1
+        remarks = clock_jumps(state.lines)
+        if state.torn:
+            remarks.append(
+                f"the last {len(state.torn)} bytes are a line that a crash tore; it was never "
+                "acknowledged, and the next decision sets it aside"
+            )
+        return Verification(head=state.head, anchors=checked, remarks=tuple(remarks))
+
+    def _check(self, decision: Decision, state: ChainState, seen: ChainHead | None) -> None:
+        if decision.action == "undo":
+            _check_undo(decision, _entries(state, self.path))
+        if self.manifest:
+            _check_manifest(self.manifest, state)
+        if seen is None or seen == state.head:
+            return
+        if seen.count and (
+            seen.count > state.head.count or state.digests[seen.count - 1] != seen.digest
+        ):
+            raise IntegrityError(
+                f"the log at {self.path} no longer holds the head you saw "
+                f"({seen.digest[:12]} at {seen.count}); run quarantine log --verify"
+            )
+        newer = overlapping(_entries(state, self.path)[seen.count :], decision.scope)
+        if newer:
+            last = newer[-1]
+            raise DecisionConflict(
+                f"{last.decision.actor} decided {last.decision.action} of "
+                f"{last.decision.scope.describe()} ({last.decision.reason}) as number "
+                f"{last.sequence} while you looked at number {seen.count}; look again and retry",
+                newer,
+            )
+
+
+def entry_json(entry: Entry) -> dict[str, Any]:
+    """Return `entry` as the JSON object shown to people and programs."""
+    decision = entry.decision
+    return {
+        "sequence": entry.sequence,
+        "time": entry.time,
+        "digest": entry.digest,
+        "action": decision.action,
+        "scope": decision.scope.to_json(),
+        "reason": decision.reason,
+        "actor": decision.actor,
+        "incident": decision.incident,
+        "evidence": dict(decision.evidence),
+    }
+
+
+def _line(decision: Decision, manifest: str, now: datetime) -> dict[str, Any]:
+    return {
+        "time": now.isoformat(timespec="milliseconds"),
+        "manifest": manifest,
+        "action": decision.action,
+        "scope": decision.scope.to_json(),
+        "reason": decision.reason,
+        "actor": decision.actor,
+        "incident": decision.incident,
+        "evidence": dict(decision.evidence),
+    }
+
+
+def _entries(state: ChainState, path: Path) -> list[Entry]:
+    pairs = zip(state.lines, state.digests, strict=True)
+    return [_entry(line, path, digest) for line, digest in pairs]
+
+
+def _entry(line: Mapping[str, Any], path: Path, digest: str | None = None) -> Entry:
+    try:
+        decision = Decision(
+            action=line["action"],
+            scope=Scope.from_json(line["scope"]),
+            reason=line["reason"],
+            actor=line["actor"],
+            incident=line.get("incident"),
+            evidence=line.get("evidence") or {},
+        )
+        return Entry(
+            sequence=line["sequence"],
+            time=line["time"],
+            digest=digest or sha256_hex(canonical_json(line)),
+            manifest=line.get("manifest", ""),
+            decision=decision,
+        )
+    except (KeyError, TypeError, AttributeError, DecisionError) as error:
+        raise FormatError(
+            f"{path} line {line.get('sequence')} is no decision ({error}); restore the "
+            "log from a copy"
+        ) from error
+
+
+def _check_undo(decision: Decision, entries: Sequence[Entry]) -> None:
+    target = int(decision.scope.value)
+    if not 1 <= target <= len(entries):
+        raise NotFound(f"there is no decision {target} to undo; the log holds 1 to {len(entries)}")
+
+
+def _check_manifest(manifest: str, state: ChainState) -> None:
+    first = state.lines[0].get("manifest") if state.lines else manifest
+    if first and first != manifest:
+        raise DecisionError(
+            f"the log's decisions are about corpus {str(first)[:12]}, this one is about "
+            f"{manifest[:12]}; ordinals mean other documents there, so start a run of its own"
+        )
+
+
+def _check_anchor(state: ChainState, name: str, anchor: ChainHead) -> None:
+    if anchor.count == 0:
+        return
+    if anchor.count > state.head.count:
+        raise IntegrityError(
+            f"{name} was made when the log held {anchor.count} decisions, it now holds "
+            f"{state.head.count}; lines were cut off, restore the log from a copy"
+        )
+    found = state.digests[anchor.count - 1]
+    if found != anchor.digest:
+        raise IntegrityError(
+            f"{name} anchors decision {anchor.count} as {anchor.digest[:12]}, the log has "
+            f"{found[:12]}; the log was edited, restore it from a copy"
+        )
