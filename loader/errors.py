@@ -1,19 +1,19 @@
 """Every error shardward raises, drawn as one tree.
 
-ShardwardError                     exit 1
-├── UsageError                     exit 2   options that contradict each other
-├── CorpusError                             a shard, row or manifest that cannot be used
-│   └── CorruptBlock                        a block whose content is not what the manifest recorded
-├── FormatError                             a file that is malformed or of an unknown version
-├── MismatchError                           a cursor, revision or run made for another plan or manifest
-├── TopologyError                           a batch that cannot be split over the ranks asked for
-├── SupersededCursor                        a cursor that a rewind has left behind
-├── NotFound                                a step, document, incident or revision that does not exist
-├── DecisionError                           a decision that the log refuses
-├── IncidentError                           a response step asked for out of order
-├── Busy                           exit 4   another process holds the ledger or the run
-├── IntegrityError                 exit 5   two records of one fact disagree, or a log was edited
-└── MissingExtra                            an optional dependency is not installed
+ShardwardError            exit 1
+├── UsageError            exit 2  options that contradict each other
+├── CorpusError                   a shard, row or manifest that cannot be used
+│   └── CorruptBlock              a block whose content is not what the manifest recorded
+├── FormatError                   a file that is malformed or of an unknown version
+├── MismatchError                 a cursor, revision or run made for another plan or manifest
+├── TopologyError                 a batch that cannot be split over the ranks asked for
+├── SupersededCursor              a cursor that a rewind has left behind
+├── NotFound                      a step, document, incident or revision that does not exist
+├── DecisionError                 a decision that the log refuses
+├── IncidentError                 a response step asked for out of order
+├── Busy                  exit 4  another process holds the ledger or the run
+├── IntegrityError        exit 5  two records of one fact disagree, or a log was edited
+└── MissingExtra                  an optional dependency is not installed
 
 A message says what differed, both values and the remedy, in lower case.
 """

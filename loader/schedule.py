@@ -1,0 +1,38 @@
+"""Batch sizes over a run: constant, or changing at given steps."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSchedule:
+    """Global batch size per step, as `(first step, samples)` pairs in increasing order."""
+
+    pairs: tuple[tuple[int, int], ...]
+
+    def __post_init__(self) -> None:
+        firsts = [first for first, _ in self.pairs]
+        if not firsts or firsts[0] != 1 or firsts != sorted(set(firsts)):
+            raise ValueError(f"a schedule starts at step 1 and its steps increase, not {firsts}")
+        if min(size for _, size in self.pairs) < 1:
+            raise ValueError("a global batch holds at least one sample")
+
+    @classmethod
+    def of(cls, batch: int | Sequence[tuple[int, int]] | BatchSchedule) -> BatchSchedule:
+        """Return `batch` as a schedule; an integer is the same size at every step."""
+        if isinstance(batch, BatchSchedule):
+            return batch
+        if isinstance(batch, int):
+            return cls(pairs=((1, batch),))
+        return cls(pairs=tuple((int(first), int(size)) for first, size in batch))
+
+    def size_at(self, step: int) -> int:
+        """Return the global batch, in samples, of `step`."""
+        return self.pairs[bisect_right(self.pairs, step, key=lambda pair: pair[0]) - 1][1]
+
+    def sizes(self) -> tuple[int, ...]:
+        """Return every size that the schedule uses."""
+        return tuple(size for _, size in self.pairs)
