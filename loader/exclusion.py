@@ -83,6 +83,8 @@ def _fully_covered(table: WindowTable, excluded: BoolArray, seq_len: int) -> Boo
     F(end) - F(start) equals its size; F is the running sum over documents plus a partial one.
     """
     starts = table.stream_starts
+    if not excluded.size:
+        return np.zeros(0, dtype=np.bool_)
     covered = np.zeros(starts.size, dtype=np.int64)
     np.cumsum(np.where(excluded, np.diff(starts), 0), out=covered[1:])
     edges = np.minimum(np.arange(table.samples + 1) * seq_len, table.stream_tokens)

@@ -99,9 +99,10 @@ class Walker:
                     dropped=dropped,
                 )
             if start == 0:
+                remedy = "use a smaller batch or end='pad'" if positions.size else "release some"
                 raise TopologyError(
                     f"epoch {epoch} has {positions.size} samples left after exclusion, fewer than "
-                    f"the batch of {size}; use a smaller batch or end='pad'"
+                    f"the batch of {size}; {remedy}"
                 )
             epoch, start, dropped = epoch + 1, 0, int(positions.size)
         return None
