@@ -1,0 +1,154 @@
+"""`shardward corpus`: index, show and verify corpora."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from ..loader.errors import IntegrityError, UsageError
+from ..loader.index import build_manifest
+from ..loader.manifest import Manifest
+from ..loader.manifest_verify import verify as find_problems
+from ..loader.sources.opening import find_shards
+from .output import clean, emit, json_option, manifest_option, progress, table
+
+
+@click.group()
+def corpus() -> None:
+    """Index, show and verify corpora.
+
+    \b
+    Examples:
+      shardward corpus index 'data/*.parquet' --out manifest --source-column source
+      shardward corpus show --manifest manifest
+      shardward corpus verify --manifest manifest
+    """
+
+
+@corpus.command()
+@click.argument("inputs", nargs=-1, required=True)
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Manifest to make.")
+@click.option("--column", default="text", show_default=True, help="Text, or lists of token ids.")
+@click.option("--id-column", default=None, help="The corpus's own document ids.")
+@click.option("--source-column", default=None, help="Origin of each document.")
+@click.option(
+    "--tokenizer",
+    default="bytes",
+    show_default=True,
+    help="'bytes', or 'ids:VOCABULARY:SEPARATOR:PAD' for token ids.",
+)
+@json_option
+def index(
+    *,
+    inputs: tuple[str, ...],
+    out: Path,
+    column: str,
+    id_column: str | None,
+    source_column: str | None,
+    tokenizer: str,
+    as_json: bool,
+) -> None:
+    """Build a manifest of shards: files, directories or patterns.
+
+    \b
+    Examples:
+      shardward corpus index data --out manifest
+      shardward corpus index 'tokens/*.parquet' --column input_ids \\
+          --tokenizer ids:50258:50256:50257 --out manifest
+    """
+    _, uris = find_shards(inputs)
+    with progress("indexing", len(uris)) as advance:
+        manifest = build_manifest(
+            inputs,
+            out,
+            column=column,
+            id_column=id_column,
+            source_column=source_column,
+            tokenizer=tokenizer,
+            advance=advance,
+        )
+    emit(as_json, _summary(manifest), lambda console: _print_summary(console, manifest))
+
+
+@corpus.command()
+@manifest_option
+@click.option("--shards", "list_shards", is_flag=True, help="List the shards as well.")
+@json_option
+def show(manifest: Path | None, list_shards: bool, as_json: bool) -> None:
+    """Show what a manifest describes.
+
+    \b
+    Examples:
+      shardward corpus show --manifest manifest
+      shardward corpus show --manifest manifest --shards --json
+    """
+    loaded = _load(manifest)
+    payload = _summary(loaded)
+    if list_shards:
+        payload["shard_list"] = list(loaded.shards)
+
+    def render(console: Console) -> None:
+        _print_summary(console, loaded)
+        if list_shards:
+            rows = [(s.uri, s.format, s.documents, s.blocks, s.size) for s in loaded.shards]
+            console.print(table("shards", ["uri", "format", "documents", "blocks", "bytes"], rows))
+
+    emit(as_json, payload, render)
+
+
+@corpus.command()
+@manifest_option
+@click.option("--root", default=None, help="Where the shards lie now, if they have moved.")
+@json_option
+def verify(manifest: Path | None, root: str | None, as_json: bool) -> None:
+    """Read every shard again and compare it with the manifest; exit 5 if anything differs.
+
+    \b
+    Examples:
+      shardward corpus verify --manifest manifest
+      shardward corpus verify --manifest manifest --root /mnt/copy --json
+    """
+    loaded = _load(manifest, root)
+    with progress("verifying", loaded.header.shards) as advance:
+        problems = find_problems(loaded, advance)
+    payload = {"fingerprint": loaded.fingerprint, "shards": loaded.header.shards}
+    rows = [(problem.where, problem.what) for problem in problems]
+    emit(
+        as_json,
+        {**payload, "problems": problems},
+        lambda console: console.print(
+            table("problems", ["where", "what"], rows) if rows else "all shards as indexed"
+        ),
+    )
+    if problems:
+        raise IntegrityError(f"{len(problems)} differences from the manifest; see the list above")
+
+
+def _load(manifest: Path | None, root: str | None = None) -> Manifest:
+    if manifest is None:
+        raise UsageError("name the manifest directory with --manifest or SHARDWARD_MANIFEST")
+    return Manifest.load(manifest, root)
+
+
+def _summary(manifest: Manifest) -> dict[str, Any]:
+    return {"path": str(manifest.path), **manifest.header.to_json()}
+
+
+def _print_summary(console: Console, manifest: Manifest) -> None:
+    header = manifest.header
+    empty = sum(not shard.documents for shard in manifest.shards)
+    rows = [
+        ("fingerprint", manifest.fingerprint),
+        ("root", header.root),
+        ("column", f"{header.schema.column} ({header.schema.kind})"),
+        ("tokenizer", f"{header.tokenizer.name}, vocabulary {header.tokenizer.vocabulary}"),
+        ("documents", str(header.documents)),
+        ("tokens", str(header.tokens)),
+        ("shards", f"{header.shards}, {empty} of them empty" if empty else str(header.shards)),
+        ("blocks", str(header.blocks)),
+        ("sources", clean(", ".join(header.sources), limit=200)),
+    ]
+    console.print(table(f"manifest {manifest.path}", ["field", "value"], rows))

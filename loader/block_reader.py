@@ -1,0 +1,189 @@
+"""Reading blocks of an indexed corpus: open, decode, check against the manifest, tokenize."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from .arrays import Int64Array
+from .blocks import BlockData, logical_digest, token_dtype
+from .errors import CorpusError, CorruptBlock
+from .sources import ShardReader, open_shard
+from .sources.columns import string_array, text_block, token_block
+from .sources.opening import join
+from .tokenizers import Tokenizer, tokenizer_of
+
+if TYPE_CHECKING:
+    from .manifest import Manifest
+    from .manifest_format import Shard
+
+OPEN_SHARDS = 16
+"""Shards that one thread keeps open; each holds a file handle and a parsed footer."""
+
+
+class BlockReader:
+    """Blocks of one manifest; every thread has its own open shards."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._local = threading.local()
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The manifest's tokenizer."""
+        return tokenizer_of(self._manifest.header.tokenizer)
+
+    def tokens(self, block: int) -> BlockData:
+        """Return the checked tokens of `block` in the manifest's token dtype.
+
+        Raises:
+            CorruptBlock: digest or lengths are not those that were indexed.
+        """
+        raw = self._checked(block)
+        is_text = self._manifest.header.schema.kind == "text"
+        data = self.tokenizer.encode(raw) if is_text else raw
+        self._check_lengths(block, data)
+        return data
+
+    def text(self, block: int) -> pa.Array:
+        """Return the checked text of `block` as a large_string array."""
+        if self._manifest.header.schema.kind != "text":
+            raise CorpusError(
+                "this corpus holds token ids and no text; index a text column to search in it"
+            )
+        return string_array(self._checked(block))
+
+    def documents(self, docs: Int64Array, columns: Sequence[str]) -> pa.Table:
+        """Return rows in the order of `docs`; see `Manifest.documents`."""
+        geometry = self._manifest.geometry()
+        blocks = geometry.block_of(docs)
+        parts, order = [], []
+        for block in np.unique(blocks):
+            chosen = np.flatnonzero(blocks == block)
+            parts.append(self._rows(int(block), docs[chosen], columns))
+            order.append(chosen)
+        if not parts:
+            return _document_schema(columns).empty_table()
+        back = np.argsort(np.concatenate(order))
+        return pa.concat_tables(parts).take(pa.array(back))
+
+    def raw(self, block: int, columns: Sequence[str]) -> pa.Table:
+        """Return columns of `block` as the shard has them.
+
+        Raises:
+            CorruptBlock: the shard cannot be read or has another number of rows there.
+        """
+        span, shard = self._manifest.span(block), self._manifest.shard_of(block)
+        try:
+            table = self._shard(shard).read(span, columns)
+        except CorpusError as error:
+            self._forget(shard)
+            raise CorruptBlock(str(error)) from error
+        if table.num_rows != span.documents:
+            raise CorruptBlock(
+                f"shard {shard.uri} block {span.index} has {table.num_rows} documents, the "
+                f"manifest says {span.documents}; restore the shard or index the corpus anew"
+            )
+        return table
+
+    def _checked(self, block: int) -> BlockData:
+        header = self._manifest.header
+        column = self.raw(block, [header.schema.column])[header.schema.column]
+        place, first = self._place(block)
+        try:
+            if header.schema.kind == "text":
+                data = text_block(column, place, first)
+            else:
+                found = token_block(column, place, first)
+                values = found.values.astype(token_dtype(header.tokenizer.vocabulary), copy=False)
+                data = BlockData(values=values, offsets=found.offsets)
+        except CorpusError as error:
+            raise CorruptBlock(str(error)) from error
+        self._check_digest(block, data)
+        return data
+
+    def _check_digest(self, block: int, data: BlockData) -> None:
+        found, expected = logical_digest(data), self._manifest.block_digest(block)
+        if found != expected:
+            place, first = self._place(block)
+            raise CorruptBlock(
+                f"{place} rows {first} to {first + len(data) - 1} have digest {found.hex()}, the "
+                f"manifest says {expected.hex()}; restore the shard, or index the corpus anew"
+            )
+
+    def _check_lengths(self, block: int, data: BlockData) -> None:
+        low, high = self._manifest.geometry().first_document[block : block + 2]
+        expected = self._manifest.lengths(int(low), int(high))
+        wrong = np.flatnonzero(data.lengths != expected)
+        if len(wrong):
+            place, first = self._place(block)
+            row = int(wrong[0])
+            raise CorruptBlock(
+                f"{place} row {first + row} gives {int(data.lengths[row])} tokens, the manifest "
+                f"says {int(expected[row])}; use the tokenizer it was indexed with"
+            )
+
+    def _rows(self, block: int, docs: Int64Array, columns: Sequence[str]) -> pa.Table:
+        manifest = self._manifest
+        shard = manifest.shard_of(block)
+        first = int(manifest.geometry().first_document[block])
+        rows = pa.array(docs - first)
+        codes = manifest.sources(first, first + int(manifest.geometry().block_documents[block]))
+        names = manifest.source_names
+        data = {"doc": pa.array(docs)}
+        for name in columns:
+            data[name] = self._column(block, name).take(rows)
+        data["source"] = pa.array([names[code] for code in codes[docs - first]], pa.string())
+        data["shard"] = pa.array([shard.uri] * len(docs), pa.string())
+        data["row"] = pa.array(docs - shard.first_document)
+        return pa.table(data, schema=_document_schema(columns))
+
+    def _column(self, block: int, name: str) -> pa.Array:
+        if name == "text":
+            return self.text(block)
+        if name == "tokens":
+            data = self.tokens(block)
+            values = pa.array(data.values.astype(np.int32, copy=False))
+            return pa.LargeListArray.from_arrays(pa.array(data.offsets), values)
+        wanted = self._manifest.header.schema.id_column
+        if wanted is None:
+            return pa.nulls(self._manifest.span(block).documents, pa.string())
+        return self.raw(block, [wanted])[wanted].cast(pa.string()).combine_chunks()
+
+    def _place(self, block: int) -> tuple[str, int]:
+        return f"shard {self._manifest.shard_of(block).uri}", self._manifest.span(block).first
+
+    def _shard(self, shard: Shard) -> ShardReader:
+        opened = self._opened()
+        if shard.uri not in opened:
+            location = join(self._manifest.root, shard.uri)
+            opened[shard.uri] = open_shard(shard.format, shard.uri, location)
+            if len(opened) > OPEN_SHARDS:
+                opened.popitem(last=False)[1].close()
+        opened.move_to_end(shard.uri)
+        return opened[shard.uri]
+
+    def _opened(self) -> OrderedDict[str, ShardReader]:
+        if not hasattr(self._local, "opened"):
+            self._local.opened = OrderedDict()
+        opened: OrderedDict[str, ShardReader] = self._local.opened
+        return opened
+
+    def _forget(self, shard: Shard) -> None:
+        """Let go of a shard that failed, so that a retry opens it anew."""
+        reader = self._opened().pop(shard.uri, None)
+        if reader is not None:
+            reader.close()
+
+
+def _document_schema(columns: Sequence[str]) -> pa.Schema:
+    kinds = {"id": pa.string(), "text": pa.large_string(), "tokens": pa.large_list(pa.int32())}
+    fields = [pa.field("doc", pa.int64()), *(pa.field(name, kinds[name]) for name in columns)]
+    tail = [("source", pa.string()), ("shard", pa.string()), ("row", pa.int64())]
+    return pa.schema(fields + [pa.field(name, kind) for name, kind in tail])

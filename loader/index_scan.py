@@ -1,0 +1,247 @@
+"""One shard's share of a manifest: blocks with digests, token lengths and source codes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from .arrays import UInt16Array
+from .blocks import BlockData, logical_digest, token_dtype
+from .errors import CorpusError, UsageError
+from .sources import ShardReader, Span, open_shard
+from .sources.columns import (
+    check_sizes,
+    check_text,
+    check_token_range,
+    kind_of,
+    text_block,
+    token_block,
+)
+from .sources.contract import reading, require_columns
+from .sources.opening import format_of, join
+from .tokenizers import IDS_GRAMMAR, Tokenizer
+
+DEFAULT_SOURCE = "default"
+MAX_SOURCES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """The columns to index; `id` and `source` may be None."""
+
+    value: str
+    id: str | None
+    source: str | None
+
+    def wanted(self) -> list[str]:
+        """Return the distinct columns, the values first."""
+        named = [self.value, self.id, self.source]
+        return list(dict.fromkeys(name for name in named if name is not None))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardScan:
+    """What one shard adds to the manifest.
+
+    `digest` is the xxh3-128 of its bytes; `kind` is `text`, `tokens`, or None without documents.
+    """
+
+    uri: str
+    format: str
+    kind: str | None
+    size: int
+    digest: bytes
+    spans: tuple[Span, ...]
+    digests: tuple[bytes, ...]
+    block_tokens: tuple[int, ...]
+
+    @property
+    def documents(self) -> int:
+        """Rows of the shard."""
+        return sum(span.documents for span in self.spans)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the shard, separators not counted."""
+        return sum(self.block_tokens)
+
+    def blocks(self, shard: int) -> pa.Table:
+        """Return this shard's rows of `blocks.arrow`."""
+        return pa.table(
+            {
+                "shard": pa.array([shard] * len(self.spans), pa.int32()),
+                "index": pa.array([span.index for span in self.spans], pa.int32()),
+                "documents": pa.array([span.documents for span in self.spans], pa.int64()),
+                "tokens": pa.array(self.block_tokens, pa.int64()),
+                "offset": pa.array([span.offset for span in self.spans], pa.int64()),
+                "size": pa.array([span.size for span in self.spans], pa.int64()),
+                "digest": pa.array(self.digests, pa.binary(16)),
+            }
+        )
+
+
+class SourceNames:
+    """Codes of source names, in order of first appearance."""
+
+    def __init__(self) -> None:
+        self._codes: dict[str, int] = {}
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names by code."""
+        return tuple(self._codes)
+
+    def code(self, name: str) -> int:
+        """Return the code of `name`, giving it the next one if it is new."""
+        code = self._codes.setdefault(name, len(self._codes))
+        if code >= MAX_SOURCES:
+            raise CorpusError(
+                f"more than {MAX_SOURCES} sources ({name!r} is one too many); the source column "
+                "must name a handful of origins, not documents"
+            )
+        return code
+
+    def column(self, values: pa.ChunkedArray) -> UInt16Array:
+        """Return the code of each value, uint16[n]."""
+        encoded = pc.dictionary_encode(values.cast(pa.string())).combine_chunks()
+        if isinstance(encoded, pa.ChunkedArray):
+            encoded = encoded.chunk(0)
+        table = np.array([self.code(name) for name in encoded.dictionary.to_pylist()], "<u2")
+        return table[encoded.indices.to_numpy()] if len(table) else table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Block:
+    span: Span
+    kind: str
+    digest: bytes
+    tokens: int
+
+
+class ShardScanner:
+    """Reads shards in canonical order, appending lengths (u32) and source codes (u16).
+
+    Args:
+        root: corpus root.
+        columns: what to index.
+        encoder: counts the tokens.
+        lengths, sources: binary files that the sidecars are written to.
+    """
+
+    def __init__(
+        self,
+        *,
+        root: str,
+        columns: Columns,
+        encoder: Tokenizer,
+        lengths: BinaryIO,
+        sources: BinaryIO,
+    ) -> None:
+        self._root = root
+        self._columns = columns
+        self._encoder = encoder
+        self._lengths = lengths
+        self._sources = sources
+        self.names = SourceNames()
+
+    def scan(self, uri: str) -> ShardScan:
+        """Read one shard whole and return its summary.
+
+        Raises:
+            CorpusError: a block cannot be indexed; shard, row and remedy are in the message.
+        """
+        location, kind = join(self._root, uri), format_of(uri)
+        assert kind is not None
+        size, digest = file_facts(uri, location)
+        reader = open_shard(kind, uri, location)
+        try:
+            wanted = self._columns.wanted()
+            require_columns(uri, reader.names() or wanted, wanted)
+            blocks = [self._block(reader, uri, span) for span in reader.spans()]
+        finally:
+            reader.close()
+        return ShardScan(
+            uri=uri,
+            format=kind,
+            kind=blocks[0].kind if blocks else None,
+            size=size,
+            digest=digest,
+            spans=tuple(block.span for block in blocks),
+            digests=tuple(block.digest for block in blocks),
+            block_tokens=tuple(block.tokens for block in blocks),
+        )
+
+    def _block(self, reader: ShardReader, uri: str, span: Span) -> _Block:
+        table = reader.read(span, self._columns.wanted())
+        if table.num_rows != span.documents:
+            raise CorpusError(
+                f"shard {uri} block {span.index} has {table.num_rows} rows where its footer says "
+                f"{span.documents}; the file is damaged: restore it"
+            )
+        name = self._columns.value
+        kind, raw = _values(table[name], uri, span, name, self._encoder)
+        encoded = self._encoder.encode(raw) if kind == "text" else raw
+        check_sizes(encoded, f"shard {uri}", span.first)
+        self._lengths.write(encoded.lengths.astype("<u4").tobytes())
+        codes = _codes(table, self._columns, self.names, uri, span)
+        self._sources.write(codes.astype("<u2").tobytes())
+        digest = logical_digest(raw)
+        return _Block(span=span, kind=kind, digest=digest, tokens=len(encoded.values))
+
+
+def _values(
+    column: pa.ChunkedArray, uri: str, span: Span, name: str, encoder: Tokenizer
+) -> tuple[str, BlockData]:
+    kind, place, identity = kind_of(column, uri, name), f"shard {uri}", encoder.identity
+    if kind == "text":
+        if identity.name == "ids":
+            raise UsageError(
+                f"{place}: column {name!r} holds text, the tokenizer is for token ids; "
+                "use the tokenizer 'bytes'"
+            )
+        check_text(column, place, span.first)
+        return kind, text_block(column, place, span.first)
+    if identity.name != "ids":
+        raise UsageError(
+            f"{place}: column {name!r} holds token ids; say of which vocabulary with the "
+            f"tokenizer {IDS_GRAMMAR}, for instance ids:50258:50256:50257"
+        )
+    block = token_block(column, place, span.first)
+    check_token_range(block, identity.vocabulary, place, span.first)
+    values = block.values.astype(token_dtype(identity.vocabulary), copy=False)
+    return kind, BlockData(values=values, offsets=block.offsets)
+
+
+def _codes(
+    table: pa.Table, columns: Columns, names: SourceNames, uri: str, span: Span
+) -> UInt16Array:
+    if columns.id is not None:
+        _refuse_null(table[columns.id], columns.id, uri, span)
+    if columns.source is None:
+        folder, _, _ = uri.partition("/") if "/" in uri else (DEFAULT_SOURCE, "", "")
+        return np.full(table.num_rows, names.code(folder), np.uint16)
+    _refuse_null(table[columns.source], columns.source, uri, span)
+    return names.column(table[columns.source])
+
+
+def _refuse_null(column: pa.ChunkedArray, name: str, uri: str, span: Span) -> None:
+    if column.null_count:
+        row = span.first + int(pc.index(pc.is_null(column), True).as_py())
+        raise CorpusError(
+            f"shard {uri} row {row} has a null {name!r}; fill it in or leave the row out"
+        )
+
+
+def file_facts(uri: str, location: str) -> tuple[int, bytes]:
+    """Return (bytes, xxh3-128) of the whole file."""
+    digest, size = xxhash.xxh3_128(), 0
+    with reading(uri), fsspec.open(location, "rb") as handle:
+        while chunk := handle.read(1 << 22):
+            digest.update(chunk)
+            size += len(chunk)
+    return size, digest.digest()

@@ -1,0 +1,287 @@
+"""The manifest: one immutable description of a corpus, mapped and read on demand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from .arrays import Int64Array, UInt16Array, UInt32Array
+from .block_reader import BlockReader
+from .blocks import BlockData
+from .errors import CorpusError, IntegrityError, NotFound
+from .geometry import Geometry
+from .manifest_format import (
+    BLOCKS,
+    SHARDS,
+    SOURCES,
+    Header,
+    Shard,
+    file_digest,
+    lengths_name,
+    map_table,
+    read_header,
+)
+from .sources import Span
+from .tokenizers import Tokenizer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Location:
+    """Where one document lies.
+
+    Attributes:
+        doc: its ordinal.
+        shard_uri: relative to the corpus root.
+        row: of the shard, from 0.
+        block: ordinal of the block.
+        source: name of its source.
+    """
+
+    doc: int
+    shard_uri: str
+    row: int
+    block: int
+    source: str
+
+
+class Manifest:
+    """A corpus as `shardward corpus index` found it.
+
+    It may be pickled and forked, and used from several threads at once.
+
+    Attributes:
+        path: the manifest directory.
+        header: what `manifest.json` holds.
+        root: directory or URL that the shards lie under.
+    """
+
+    def __init__(self, path: Path, header: Header, root: str) -> None:
+        self.path = path
+        self.header = header
+        self.root = root
+        self._shard_table = map_table(path / SHARDS)
+        self._block_table = map_table(path / BLOCKS)
+        self._lengths = _Sidecar(path / lengths_name(header.tokenizer), "<u4", header.documents)
+        self._sources = _Sidecar(path / SOURCES, "<u2", header.documents)
+        self.reader = BlockReader(self)
+
+    @classmethod
+    def load(cls, path: Path | str, root: str | None = None) -> Manifest:
+        """Open the manifest directory `path`.
+
+        Args:
+            path: directory with `manifest.json`.
+            root: where the corpus lies now, when it has moved since it was indexed.
+
+        Raises:
+            FormatError: not a manifest, or one of another version.
+            IntegrityError: a file of it is not what the header says.
+        """
+        directory = Path(path)
+        header = read_header(directory)
+        for name in (SHARDS, BLOCKS):
+            _check_table(directory / name, header.tables.get(name))
+        return cls(directory, header, root or header.root)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Manifest, (self.path, self.header, self.root)
+
+    @property
+    def fingerprint(self) -> str:
+        """Identity of the corpus, 64 hex digits; the same wherever it lies."""
+        return self.header.fingerprint
+
+    @property
+    def documents_count(self) -> int:
+        """Number of documents."""
+        return self.header.documents
+
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """Names of the sources, by code."""
+        return self.header.sources
+
+    @cached_property
+    def shards(self) -> tuple[Shard, ...]:
+        """All shards in canonical order."""
+        rows = self._shard_table.to_pylist()
+        return tuple(Shard(**{**row, "digest": row["digest"].hex()}) for row in rows)
+
+    @cached_property
+    def _geometry(self) -> Geometry:
+        return Geometry(
+            block_documents=self.block_column("documents"),
+            block_tokens=self.block_column("tokens"),
+        )
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer that the lengths belong to, made anew and checked."""
+        return self.reader.tokenizer
+
+    def geometry(self) -> Geometry:
+        """Return documents and tokens per block."""
+        return self._geometry
+
+    def block_column(self, name: str) -> Int64Array:
+        """Return an integer column of `blocks.arrow`, one entry per block."""
+        column: Int64Array = self._block_table[name].to_numpy().astype(np.int64, copy=False)
+        return column
+
+    def lengths(self, low: int, high: int) -> UInt32Array:
+        """Return the token lengths of documents low..high-1, uint32[high - low]."""
+        lengths: UInt32Array = self._lengths.read(low, high)
+        return lengths
+
+    def sources(self, low: int, high: int) -> UInt16Array:
+        """Return the source codes of documents low..high-1, uint16[high - low]."""
+        codes: UInt16Array = self._sources.read(low, high)
+        return codes
+
+    def sources_of(self, docs: Int64Array) -> UInt16Array:
+        """Return the source codes of any documents, uint16[n]; one read per run of blocks."""
+        first = self._geometry.first_document
+        codes = np.empty(len(docs), np.uint16)
+        blocks = self._geometry.block_of(docs)
+        for block in np.unique(blocks):
+            chosen = blocks == block
+            low, high = int(first[block]), int(first[block + 1])
+            codes[chosen] = self.sources(low, high)[docs[chosen] - low]
+        return codes
+
+    def shard_of(self, block: int) -> Shard:
+        """Return the shard that holds `block`."""
+        return self.shards[int(self._block_table["shard"][block].as_py())]
+
+    def span(self, block: int) -> Span:
+        """Return where `block` lies within its shard."""
+        row = self._block_table.slice(block, 1).to_pylist()[0]
+        first = int(self._geometry.first_document[block]) - self.shard_of(block).first_document
+        return Span(
+            index=row["index"],
+            first=first,
+            documents=row["documents"],
+            offset=row["offset"],
+            size=row["size"],
+        )
+
+    def block_digest(self, block: int) -> bytes:
+        """Return the logical digest that `block` had when it was indexed, 16 bytes."""
+        digest: bytes = self._block_table["digest"][block].as_py()
+        return digest
+
+    def locate(self, doc: int) -> Location:
+        """Return where document `doc` lies.
+
+        Raises:
+            NotFound: `doc` is not an ordinal of this corpus.
+        """
+        self._check_docs(np.array([doc], np.int64))
+        block = int(self._geometry.block_of(np.array([doc], np.int64))[0])
+        shard = self.shard_of(block)
+        return Location(
+            doc=doc,
+            shard_uri=shard.uri,
+            row=doc - shard.first_document,
+            block=block,
+            source=self.source_names[int(self.sources(doc, doc + 1)[0])],
+        )
+
+    def open_block(self, block: int) -> BlockData:
+        """Return the tokens of `block`, checked against digest and lengths.
+
+        Raises:
+            CorruptBlock: the shard no longer holds what was indexed.
+        """
+        return self.reader.tokens(block)
+
+    def block_text(self, block: int) -> pa.Array:
+        """Return the text of `block` as an Arrow large_string array.
+
+        Raises:
+            CorpusError: the corpus holds token ids and no text.
+        """
+        return self.reader.text(block)
+
+    def iter_text(self) -> Iterator[tuple[int, pa.Array]]:
+        """Yield (ordinal of the first document, text) block by block, in manifest order."""
+        for block in range(self.header.blocks):
+            yield int(self._geometry.first_document[block]), self.block_text(block)
+
+    def documents(
+        self, docs: Sequence[int] | Int64Array, columns: Sequence[str] = ("id", "text")
+    ) -> pa.Table:
+        """Return documents in the order asked for.
+
+        Args:
+            docs: ordinals.
+            columns: which of `id` (null without an id column), `text` and `tokens` to read.
+
+        Returns:
+            A table of doc, the columns asked for, source, shard, row.
+
+        Raises:
+            NotFound: an ordinal is outside the corpus.
+            CorpusError: `text` of a corpus of token ids.
+        """
+        wanted = np.asarray(docs, np.int64)
+        self._check_docs(wanted)
+        unknown = set(columns) - {"id", "text", "tokens"}
+        if unknown:
+            raise CorpusError(f"no document column {sorted(unknown)[0]!r}; use id, text or tokens")
+        return self.reader.documents(wanted, columns)
+
+    def _check_docs(self, docs: Int64Array) -> None:
+        outside = docs[(docs < 0) | (docs >= self.header.documents)]
+        if len(outside):
+            raise NotFound(
+                f"document {int(outside[0])} does not exist; this corpus has documents 0 to "
+                f"{self.header.documents - 1}"
+            )
+
+
+class _Sidecar:
+    """A raw column of one value per document, read by position and never mapped.
+
+    A mapped sidecar counts as resident memory once touched, gigabytes of it at 1e9 documents.
+    """
+
+    def __init__(self, path: Path, dtype: str, count: int) -> None:
+        self._dtype = np.dtype(dtype)
+        self._count = count
+        self._path = path
+        try:
+            self._handle = path.open("rb", buffering=0)
+        except FileNotFoundError as error:
+            raise IntegrityError(f"{path} is missing; index the corpus anew") from error
+        size = os.fstat(self._handle.fileno()).st_size
+        if size != count * self._dtype.itemsize:
+            raise IntegrityError(
+                f"{path} has {size} bytes, {count} documents need "
+                f"{count * self._dtype.itemsize}; index the corpus anew"
+            )
+
+    def read(self, low: int, high: int) -> Any:
+        if not 0 <= low <= high <= self._count:
+            raise NotFound(f"documents {low} to {high} are not all within 0 to {self._count}")
+        item = self._dtype.itemsize
+        data = bytearray((high - low) * item)
+        if os.preadv(self._handle.fileno(), [data], low * item) != len(data):
+            raise IntegrityError(f"{self._path} ends early; index the corpus anew")
+        return np.frombuffer(data, self._dtype)
+
+
+def _check_table(path: Path, expected: str | None) -> None:
+    found = file_digest(path) if path.is_file() else "no file"
+    if found != expected:
+        raise IntegrityError(
+            f"{path} has digest {found}, the header says {expected}; "
+            "restore it or index the corpus anew"
+        )

@@ -1,0 +1,77 @@
+"""What every shard format offers: its blocks, and one block's columns on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from ..errors import CorpusError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """One block as its format finds it again.
+
+    Attributes:
+        index: number of the block within its shard, from 0.
+        first: row of the shard at which it starts.
+        documents: rows in it.
+        offset: first byte, for formats without an index of their own, else 0.
+        size: bytes, for formats without an index of their own, else 0.
+    """
+
+    index: int
+    first: int
+    documents: int
+    offset: int = 0
+    size: int = 0
+
+
+class ShardReader(Protocol):
+    """An open shard. One thread uses it at a time."""
+
+    def spans(self) -> Iterator[Span]:
+        """Yield the blocks in row order; may read the whole shard."""
+
+    def names(self) -> tuple[str, ...]:
+        """Return the column names, in file order."""
+
+    def read(self, span: Span, columns: Sequence[str]) -> pa.Table:
+        """Return `columns` of one block, rows in file order.
+
+        Raises:
+            CorpusError: the bytes are not what the format promises.
+        """
+
+    def close(self) -> None:
+        """Let go of the file."""
+
+
+@contextmanager
+def reading(uri: str) -> Iterator[None]:
+    """Turn what Arrow and the system say about a bad file into one sentence that names it."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise CorpusError(
+            f"shard {uri} is missing; restore it, or give the corpus root it moved to"
+        ) from error
+    except (pa.ArrowException, OSError, OverflowError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+        raise CorpusError(
+            f"shard {uri} cannot be read ({reason}); it is truncated, damaged or of another "
+            "format: restore it or leave it out"
+        ) from error
+
+
+def require_columns(uri: str, present: Sequence[str], wanted: Sequence[str]) -> None:
+    """Refuse a shard without `wanted` columns, naming those it has."""
+    for name in wanted:
+        if name not in present:
+            raise CorpusError(
+                f"shard {uri} has no column {name!r}; it has {', '.join(sorted(present)) or 'none'}"
+            )

@@ -1,0 +1,126 @@
+"""JSON lines: a block is a run of lines of about one mebibyte."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from ..errors import CorpusError
+from .contract import Span, reading
+from .opening import open_input
+
+BLOCK_BYTES = 1 << 20
+BLOCK_LINES = 4096
+
+
+class JsonlReader:
+    """Runs of lines; a line of white space alone is no document."""
+
+    def __init__(self, uri: str, location: str) -> None:
+        self._uri = uri
+        with reading(uri):
+            self._handle = open_input(location)
+
+    def spans(self) -> Iterator[Span]:
+        """Yield runs of lines, reading the whole file once."""
+        index = first = offset = size = documents = 0
+        for line in self._lines():
+            size += len(line)
+            documents += bool(line.strip())
+            if size >= BLOCK_BYTES or documents >= BLOCK_LINES:
+                yield _span(index, first, documents, offset, size)
+                index, first, offset = index + 1, first + documents, offset + size
+                size = documents = 0
+        if documents:
+            yield _span(index, first, documents, offset, size)
+
+    def names(self) -> tuple[str, ...]:
+        """Return the keys of the first document."""
+        for line in self._lines():
+            if line.strip():
+                return tuple(self._object(line, 0))
+        return ()
+
+    def read(self, span: Span, columns: Sequence[str]) -> pa.Table:
+        """Parse one run of lines; a key that a line lacks is null."""
+        with reading(self._uri):
+            self._handle.seek(span.offset)
+            data = self._handle.read(span.size)
+        lines = [line for line in data.split(b"\n") if line.strip()]
+        objects = [self._object(line, span.first + row) for row, line in enumerate(lines)]
+        return pa.table({name: self._column(objects, name, span.first) for name in columns})
+
+    def close(self) -> None:
+        """Close the file."""
+        self._handle.close()
+
+    def _lines(self) -> Iterator[bytes]:
+        """Yield lines with their line feeds; the last one may lack it."""
+        parts: list[bytes] = []
+        with reading(self._uri):
+            self._handle.seek(0)
+        while chunk := self._chunk():
+            head, *others = chunk.split(b"\n")
+            parts.append(head)
+            for other in others:
+                yield b"".join(parts) + b"\n"
+                parts = [other]
+        if any(parts):
+            yield b"".join(parts)
+
+    def _chunk(self) -> bytes:
+        with reading(self._uri):
+            data: bytes = self._handle.read(BLOCK_BYTES)
+            return data
+
+    def _object(self, line: bytes, row: int) -> dict[str, Any]:
+        try:
+            value = json.loads(line)
+        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+            raise CorpusError(
+                f"shard {self._uri} row {row} is not JSON in UTF-8 ({error}); "
+                "repair the line or leave it out"
+            ) from error
+        if not isinstance(value, dict):
+            raise CorpusError(
+                f"shard {self._uri} row {row} is a {type(value).__name__}, not a JSON object"
+            )
+        return value
+
+    def _column(self, objects: list[dict[str, Any]], name: str, first: int) -> pa.Array:
+        values = [entry.get(name) for entry in objects]
+        kinds = {type(value) for value in values if value is not None}
+        if kinds <= {str, int, float, bool} and kinds != {str}:
+            return pa.array([None if value is None else str(value) for value in values])
+        if len(kinds) > 1 or not kinds <= {str, list}:
+            raise CorpusError(
+                f"shard {self._uri} rows {first} to {first + len(values) - 1}: {name!r} is "
+                f"{', '.join(sorted(kind.__name__ for kind in kinds))}; it must be text in all "
+                "lines, or a list of token ids in all lines"
+            )
+        wanted = pa.large_string() if kinds <= {str} else pa.large_list(pa.int64())
+        try:
+            return pa.array(values, wanted)
+        except (UnicodeEncodeError, pa.ArrowException, OverflowError) as error:
+            row = first + _first_bad(values, wanted)
+            raise CorpusError(
+                f"shard {self._uri} row {row}: {name!r} is not valid {wanted} ({error}); "
+                "repair the line or leave it out"
+            ) from error
+
+
+def _span(index: int, first: int, documents: int, offset: int, size: int) -> Span:
+    return Span(index=index, first=first, documents=documents, offset=offset, size=size)
+
+
+def _first_bad(values: Sequence[object], wanted: pa.DataType) -> int:
+    """Return the number of the first value that Arrow does not take as `wanted`."""
+    for number, value in enumerate(values):
+        try:
+            pa.array([value], wanted)
+        except (UnicodeEncodeError, pa.ArrowException, OverflowError):
+            return number
+    return -1
