@@ -1,0 +1,98 @@
+"""Names and places of the per-document features; the order is part of the index format."""
+
+from __future__ import annotations
+
+from enum import IntEnum, auto
+
+FEATURES_VERSION = 1
+
+
+class Feature(IntEnum):
+    """One column of the feature matrix. Shares are of characters unless said."""
+
+    BYTES = 0
+    CHARACTERS = auto()
+    WORDS = auto()
+    """Whitespace-separated."""
+    LINES = auto()
+    """Pieces between runs of newlines."""
+    CONTROL = auto()
+    """C0 controls other than tab, newline, form feed and return, and DEL."""
+    NUL = auto()
+    REPLACEMENT = auto()
+    """U+FFFD as written in the text, or for bytes that are not UTF-8."""
+    C1 = auto()
+    INVALID = auto()
+    """Bytes that are not UTF-8, as a share of characters."""
+    ENTROPY = auto()
+    """Bits per byte."""
+    RUN = auto()
+    """Longest run of one character, in characters."""
+    RUN_SHARE = auto()
+    """Characters in runs of 16 or more of one character that is not a space."""
+    LONGEST_WORD = auto()
+    LONG_WORD_SHARE = auto()
+    """Characters in words of more than 100 characters."""
+    DIGIT = auto()
+    PUNCTUATION = auto()
+    UPPER = auto()
+    LOWER = auto()
+    SPACE = auto()
+    LATIN1 = auto()
+    """U+00A0 to U+00FF."""
+    CYRILLIC = auto()
+    UNSPACED = auto()
+    """Scripts written without spaces: U+0E00 to 0EFF, U+1000 to 109F, U+1780 to 17FF, U+2E80 to D7AF."""
+    FOREIGN = auto()
+    """Other characters from U+0250 on."""
+    PRIVATE = auto()
+    """Private use and non-characters."""
+    MOJIBAKE = auto()
+    """Characters in pairs that UTF-8 read as Latin-1 or Windows-1252 leaves behind."""
+    PARAGRAPH_DUPLICATES = auto()
+    """Share of paragraphs."""
+    PARAGRAPH_DUPLICATE_CHARACTERS = auto()
+    LINE_DUPLICATES = auto()
+    """Share of lines."""
+    LINE_DUPLICATE_CHARACTERS = auto()
+    TOP2 = auto()
+    """Characters of the most frequent word 2-gram; TOP3 and TOP4 are 0 where they cannot matter."""
+    TOP3 = auto()
+    TOP4 = auto()
+    DUPLICATE5 = auto()
+    """Characters in repeated word 5-grams; 6 to 10 are 0 where they cannot matter."""
+    DUPLICATE6 = auto()
+    DUPLICATE7 = auto()
+    DUPLICATE8 = auto()
+    DUPLICATE9 = auto()
+    DUPLICATE10 = auto()
+    WORD_PERIOD_TIMES = auto()
+    """Most repeats of a unit of 1 to 13 words."""
+    WORD_PERIOD_SHARE = auto()
+    """Share of words in the longest such run."""
+    BYTE_PERIOD_TIMES = auto()
+    BYTE_PERIOD_SHARE = auto()
+    """Share of bytes in the longest run of a unit of 1 to 13 bytes."""
+    GOPHER = auto()
+    """0, or the first Gopher repetition rule broken: see `GOPHER_RULES`."""
+
+
+GOPHER_RULES = (
+    "",
+    "duplicate paragraphs",
+    "characters in duplicate paragraphs",
+    "duplicate lines",
+    "characters in duplicate lines",
+    "top 2-gram",
+    "top 3-gram",
+    "top 4-gram",
+    "duplicate 5-grams",
+    "duplicate 6-grams",
+    "duplicate 7-grams",
+    "duplicate 8-grams",
+    "duplicate 9-grams",
+    "duplicate 10-grams",
+)
+CLASSES = 8
+"""Byte classes of the transition matrix: lower, upper, digit, space, newline, punctuation,
+control, above ASCII."""

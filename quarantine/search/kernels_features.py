@@ -1,0 +1,345 @@
+"""The kernel that reads each byte of a document once and fills its row of features."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .feature_names import Feature
+from .jit import kernel
+from .kernels import decode
+from .kernels_repetition import (
+    byte_period,
+    duplicate_lines,
+    duplicate_paragraphs,
+    next_epoch,
+    ngram_features,
+    table_mask,
+    word_period,
+)
+
+U32 = np.uint32
+U64 = np.uint64
+PRIME = U64(0x9E3779B97F4A7C15)
+LINE_SEED = U64(0x243F6A8885A308D3)
+LONG_WORD = 100
+LONG_RUN = 16
+
+# Places in the tally that `read_document` fills.
+T_CHARACTERS, T_WORDS, T_LINES, T_INVALID, T_REPLACEMENT, T_C1, T_LATIN1 = 0, 1, 2, 3, 4, 5, 6
+T_CYRILLIC, T_UNSPACED, T_FOREIGN, T_PRIVATE, T_MOJIBAKE = 7, 8, 9, 10, 11
+T_RUN, T_RUN_CHARACTERS, T_LONGEST_WORD, T_LONG_WORD_CHARACTERS, T_SAMPLED = 12, 13, 14, 15, 16
+TALLIES = 17
+
+F_BYTES = int(Feature.BYTES)
+F_CONTROL = int(Feature.CONTROL)
+F_PARAGRAPH = int(Feature.PARAGRAPH_DUPLICATES)
+F_TOP2 = int(Feature.TOP2)
+F_PERIOD = int(Feature.WORD_PERIOD_TIMES)
+F_GOPHER = int(Feature.GOPHER)
+
+
+@kernel
+def count_script(cp: np.uint32, previous: np.uint32, tally: NDArray[np.int64]) -> None:
+    """Count one character above ASCII by its block, and pairs that look like mojibake."""
+    if cp == U32(0xFFFD):
+        tally[T_REPLACEMENT] += 1
+    elif cp < U32(0xA0):
+        tally[T_C1] += 1
+    elif cp < U32(0x100):
+        tally[T_LATIN1] += 1
+    elif cp >= U32(0x400) and cp < U32(0x530):
+        tally[T_CYRILLIC] += 1
+    elif (
+        (cp >= U32(0x2E80) and cp < U32(0xD7B0))
+        or (cp >= U32(0xE00) and cp < U32(0xF00))
+        or (cp >= U32(0x1000) and cp < U32(0x10A0))
+        or (cp >= U32(0x1780) and cp < U32(0x1800))
+    ):
+        tally[T_UNSPACED] += 1
+    elif cp >= U32(0xE000) and cp < U32(0xF900):
+        tally[T_PRIVATE] += 1
+    elif cp >= U32(0x250):
+        tally[T_FOREIGN] += 1
+    if previous >= U32(0xC2) and previous < U32(0xF5) and previous != U32(0xD7):
+        continuation = cp >= U32(0x80) and cp < U32(0xC0)
+        if continuation or (previous == U32(0xE2) and cp == U32(0x20AC)):
+            tally[T_MOJIBAKE] += 2
+
+
+@kernel
+def is_space(cp: np.uint32) -> bool:
+    """Return whether a character above ASCII is white space."""
+    return (
+        cp == U32(0x85)
+        or cp == U32(0xA0)
+        or cp == U32(0x1680)
+        or (cp >= U32(0x2000) and cp <= U32(0x200A))
+        or cp == U32(0x2028)
+        or cp == U32(0x2029)
+        or cp == U32(0x202F)
+        or cp == U32(0x205F)
+        or cp == U32(0x3000)
+    )
+
+
+@kernel
+def end_run(cp: np.uint32, run: np.int64, tally: NDArray[np.int64]) -> None:
+    """Count a finished run of one character."""
+    tally[T_RUN] = max(tally[T_RUN], run)
+    if cp != U32(32) and cp != U32(9) and cp != U32(10):
+        tally[T_RUN_CHARACTERS] += run
+
+
+@kernel
+def end_word(
+    h: np.uint64,
+    length: np.int64,
+    words: NDArray[np.uint64],
+    lengths: NDArray[np.int32],
+    count: np.int64,
+    tally: NDArray[np.int64],
+) -> np.int64:
+    """Store a finished word while there is room; return the number of words stored."""
+    if length > tally[T_LONGEST_WORD]:
+        tally[T_LONGEST_WORD] = length
+    if length > LONG_WORD:
+        tally[T_LONG_WORD_CHARACTERS] += length
+    if count < words.size:
+        words[count] = h ^ (h >> U64(32))
+        lengths[count] = np.int32(length)
+        return count + 1
+    return count
+
+
+@kernel
+def read_document(
+    data: NDArray[np.uint8],
+    start: np.uint64,
+    end: np.uint64,
+    classes: NDArray[np.uint8],
+    histogram: NDArray[np.int64],
+    transitions: NDArray[np.int64],
+    words: NDArray[np.uint64],
+    word_lengths: NDArray[np.int32],
+    lines: NDArray[np.uint64],
+    line_lengths: NDArray[np.int32],
+    gaps: NDArray[np.int32],
+    tally: NDArray[np.int64],
+) -> None:
+    """Read one document: byte histogram, class transitions, word and line hashes, tallies."""
+    zero = U64(0)
+    h = zero
+    line = LINE_SEED
+    length, line_length, newlines, run = 0, 0, 0, 0
+    n, m, characters = 0, 0, 0
+    last_line = lines.size - 1
+    previous = U32(0xFFFFFFFF)
+    before = U64(4)
+    i = start
+    while i < end:
+        cp = U32(data[i])
+        entry = U64(classes[cp])
+        histogram[cp] += 1
+        transitions[before * U64(8) + (entry & U64(7))] += 1
+        before = entry & U64(7)
+        if cp < U32(128):
+            i += U64(1)
+            space = entry >= U64(128)
+        else:
+            at = i
+            cp, i = decode(data, i, end)
+            for q in range(at + U64(1), i):
+                histogram[data[q]] += 1
+            if cp == U32(0xFFFD) and i == at + U64(1):
+                tally[T_INVALID] += 1
+            count_script(cp, previous, tally)
+            space = is_space(cp)
+        characters += 1
+        if cp == previous:
+            run += 1
+        else:
+            if run >= LONG_RUN:
+                end_run(previous, run, tally)
+            run = 1
+            previous = cp
+        if space:
+            if length > 0:
+                n = end_word(h, length, words, word_lengths, n, tally)
+                h = zero
+                length = 0
+        else:
+            h = (h ^ U64(cp)) * PRIME
+            length += 1
+        if cp == U32(10):
+            if newlines == 0 and m < last_line:
+                lines[m] = line ^ (line >> U64(32))
+                line_lengths[m] = np.int32(line_length)
+                m += 1
+            line = LINE_SEED
+            line_length = 0
+            newlines += 1
+        else:
+            if newlines > 0:
+                gaps[m] = np.int32(newlines)
+                newlines = 0
+            line = (line ^ U64(cp)) * PRIME
+            line_length += 1
+    if run >= LONG_RUN:
+        end_run(previous, run, tally)
+    if length > 0:
+        n = end_word(h, length, words, word_lengths, n, tally)
+    if newlines > 0:
+        gaps[m] = np.int32(newlines)
+    lines[m] = line ^ (line >> U64(32))
+    line_lengths[m] = np.int32(line_length)
+    tally[T_CHARACTERS] = characters
+    tally[T_WORDS] = n
+    tally[T_LINES] = m + 1
+
+
+@kernel
+def fill_counts(
+    histogram: NDArray[np.int64],
+    classes: NDArray[np.uint8],
+    tally: NDArray[np.int64],
+    row: NDArray[np.float32],
+) -> None:
+    """Fill the features that come from the histogram and the tallies."""
+    by_class = np.zeros(8, np.int64)
+    size = 0
+    for c in range(256):
+        by_class[classes[c] & 7] += histogram[c]
+        size += histogram[c]
+    entropy = 0.0
+    for c in range(256):
+        if histogram[c] > 0:
+            share = histogram[c] / size
+            entropy -= share * np.log2(share)
+    characters = tally[T_CHARACTERS]
+    row[0] = size
+    row[1] = characters
+    row[2] = tally[T_WORDS]
+    row[3] = tally[T_LINES]
+    row[4] = by_class[6] / characters
+    row[5] = histogram[0] / characters
+    row[6] = tally[T_REPLACEMENT] / characters
+    row[7] = tally[T_C1] / characters
+    row[8] = tally[T_INVALID] / characters
+    row[9] = entropy
+    row[10] = tally[T_RUN]
+    row[11] = tally[T_RUN_CHARACTERS] / characters
+    row[12] = tally[T_LONGEST_WORD]
+    row[13] = tally[T_LONG_WORD_CHARACTERS] / characters
+    row[14] = by_class[2] / characters
+    row[15] = by_class[5] / characters
+    row[16] = by_class[1] / characters
+    row[17] = by_class[0] / characters
+    row[18] = (by_class[3] + by_class[4]) / characters
+    for place in range(6):
+        row[19 + place] = tally[T_LATIN1 + place] / characters
+
+
+@kernel
+def fill_repetition(
+    words: NDArray[np.uint64],
+    word_lengths: NDArray[np.int32],
+    lines: NDArray[np.uint64],
+    line_lengths: NDArray[np.int32],
+    gaps: NDArray[np.int32],
+    ends: NDArray[np.int64],
+    keys: NDArray[np.uint64],
+    table: NDArray[np.uint64],
+    slots: NDArray[np.int32],
+    state: NDArray[np.int64],
+    tally: NDArray[np.int64],
+    row: NDArray[np.float32],
+) -> None:
+    """Fill the duplicate, n-gram and word period features, and the Gopher rule."""
+    count = tally[T_WORDS]
+    characters = tally[T_CHARACTERS]
+    number = tally[T_LINES]
+    mask = table_mask(table, number)
+    paragraphs, repeats, size = duplicate_paragraphs(
+        lines, line_lengths, gaps, number, table, mask, next_epoch(table, state)
+    )
+    same, same_size = duplicate_lines(
+        lines, line_lengths, number, table, mask, next_epoch(table, state)
+    )
+    limits = (0.3, 0.2, 0.3, 0.2)
+    values = (
+        repeats / paragraphs,
+        size / characters,
+        same / number,
+        same_size / characters,
+    )
+    rule = 0
+    for q in range(4):
+        row[F_PARAGRAPH + q] = values[q]
+        if rule == 0 and values[q] > limits[q]:
+            rule = q + 1
+    ends[0] = 0
+    for i in range(count):
+        ends[i + 1] = ends[i] + word_lengths[i]
+    broken = ngram_features(
+        words, count, ends, characters, keys, table, slots, state, row[F_TOP2:]
+    )
+    row[F_GOPHER] = rule if rule > 0 else broken
+    times, run = word_period(words, count)
+    row[F_PERIOD] = times
+    row[F_PERIOD + 1] = run / count if count > 0 else 0.0
+
+
+@kernel
+def measure_documents(
+    data: NDArray[np.uint8],
+    offsets: NDArray[np.int64],
+    classes: NDArray[np.uint8],
+    capacity: np.int64,
+    features: NDArray[np.float32],
+    transitions: NDArray[np.float32],
+) -> None:
+    """Fill `features` float32[N, F] and `transitions` float32[N, 64] of each document.
+
+    Words and lines beyond `capacity` are counted by characters but not compared.
+    """
+    words = np.empty(capacity, np.uint64)
+    word_lengths = np.empty(capacity, np.int32)
+    lines = np.empty(capacity + 1, np.uint64)
+    line_lengths = np.empty(capacity + 1, np.int32)
+    gaps = np.zeros(capacity + 1, np.int32)
+    ends = np.empty(capacity + 1, np.int64)
+    keys = np.empty(capacity, np.uint64)
+    size = 16
+    while size < 2 * capacity + 2:
+        size *= 2
+    table = np.zeros(size, np.uint64)
+    slots = np.empty((2, size), np.int32)
+    state = np.zeros(1, np.int64)
+    histogram = np.empty(256, np.int64)
+    moves = np.empty(64, np.int64)
+    tally = np.empty(TALLIES, np.int64)
+    for d in range(offsets.size - 1):
+        start, end = U64(offsets[d]), U64(offsets[d + 1])
+        features[d, :] = 0
+        transitions[d, :] = 0
+        if start == end:
+            continue
+        histogram[:] = 0
+        moves[:] = 0
+        tally[:] = 0
+        read_document(
+            data, start, end, classes, histogram, moves,
+            words, word_lengths, lines, line_lengths, gaps, tally,
+        )
+        row = features[d]
+        fill_counts(histogram, classes, tally, row)
+        fill_repetition(
+            words, word_lengths, lines, line_lengths, gaps,
+            ends, keys, table, slots, state, tally, row,
+        )
+        times, run = byte_period(data, start, end)
+        row[F_PERIOD + 2] = times
+        row[F_PERIOD + 3] = run / row[F_BYTES]
+        for q in range(64):
+            transitions[d, q] = moves[q] / np.float64(tally[T_CHARACTERS])
