@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...loader.errors import IncidentError
-
-# One stretch of the lineage: (piece, first step, last step or None when still running).
-Stretch = tuple[int, int, int | None]
+from ...loader.lineage import Span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +70,7 @@ class RewindPlan:
 
 def plan_rewind(
     checkpoints: Sequence[Checkpoint],
-    lineage: Sequence[Stretch],
+    lineage: Sequence[Span],
     *,
     onset: int,
     head_step: int,
@@ -108,7 +106,7 @@ def plan_rewind(
 
 
 def _why_not(
-    checkpoint: Checkpoint, lineage: Sequence[Stretch], onset: int, margin: int
+    checkpoint: Checkpoint, lineage: Sequence[Span], onset: int, margin: int
 ) -> str | None:
     if checkpoint.step >= onset:
         return f"its weights have seen the onset at step {onset}"
@@ -121,8 +119,8 @@ def _why_not(
     return None
 
 
-def _on(checkpoint: Checkpoint, lineage: Sequence[Stretch]) -> bool:
+def _on(checkpoint: Checkpoint, lineage: Sequence[Span]) -> bool:
     return any(
-        piece == checkpoint.piece and (last is None or checkpoint.step <= last)
-        for piece, _first, last in lineage
+        span.piece == checkpoint.piece and (span.last is None or checkpoint.step <= span.last)
+        for span in lineage
     )

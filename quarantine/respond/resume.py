@@ -1,0 +1,212 @@
+"""What a restarted trainer must load after a rewind: `resume.json`, consumed exactly once.
+
+The current orders stand in `resume.json`; every version of them is kept under `resumes/`. The
+first launch that asks takes them and leaves a marker. A requeued job gets the same answer until
+a newer checkpoint exists on the new branch, and then that checkpoint, so nothing is skipped twice.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...loader.cursor import Cursor
+from ...loader.errors import FormatError, IncidentError, IntegrityError
+from ...loader.files import exclusive_lock, publish_new, write_atomic
+from ...loader.formats import canonical_json, check_format, parse_json, sha256_hex
+from ...loader.revision_store import load_revision
+from .checkpoints import newer_checkpoint
+from .rewind import Checkpoint
+from .watchplan import WatchPlan
+
+if TYPE_CHECKING:
+    from ...loader.run import Run
+
+FORMAT = "shardward.resume"
+FILE = "resume.json"
+HISTORY = "resumes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """Orders for a trainer.
+
+    `checkpoint` is what to load, `cursor` what to give the loader (it names the revision),
+    `learning_rate_factor` and `clip_factor` multiply what the schedule says from there on, and
+    `watch` is the plan to follow, if any. `ready` is false between rewind and resume. `kind` is
+    "rewind", or "continue" once the orders were carried out and a newer checkpoint exists.
+    """
+
+    incident: str
+    round: int
+    checkpoint: Checkpoint
+    cursor: Cursor
+    ready: bool = False
+    learning_rate_factor: float = 1.0
+    clip_factor: float = 1.0
+    watch: WatchPlan | None = None
+    no_skip: str | None = None
+    created: str = ""
+    kind: str = "rewind"
+
+    def __post_init__(self) -> None:
+        for name in ("learning_rate_factor", "clip_factor"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise IncidentError(f"{name} is {value}; it must be a positive number")
+
+    @property
+    def id(self) -> str:
+        """Digest of the orders, 16 hex digits; the time of writing is not part of it."""
+        value = self._fields()
+        del value["created"]
+        return sha256_hex(canonical_json(value))[:16]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the orders as the JSON object of `resume.json`."""
+        return {"format": FORMAT, "version": 1, "id": self.id, **self._fields()}
+
+    def _fields(self) -> dict[str, Any]:
+        return {
+            "incident": self.incident,
+            "round": self.round,
+            "ready": self.ready,
+            "checkpoint": self.checkpoint.to_json(),
+            "cursor": self.cursor.to_json(),
+            "learning_rate_factor": self.learning_rate_factor,
+            "clip_factor": self.clip_factor,
+            "watch": self.watch.to_json() if self.watch else None,
+            "no_skip": self.no_skip,
+            "created": self.created,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], *, where: str = FILE) -> Resume:
+        """Return the orders in `value`.
+
+        Raises:
+            FormatError: unknown version, or a field is missing or of the wrong kind.
+            IntegrityError: the orders were edited by hand.
+        """
+        check_format(value, name=FORMAT, version=1, where=where)
+        try:
+            orders = cls(
+                incident=value["incident"],
+                round=value["round"],
+                ready=value["ready"],
+                checkpoint=Checkpoint(**value["checkpoint"], cursor=value["cursor"]),
+                cursor=Cursor.from_json(value["cursor"], where=where),
+                learning_rate_factor=value["learning_rate_factor"],
+                clip_factor=value["clip_factor"],
+                watch=WatchPlan.from_json(value["watch"]) if value["watch"] else None,
+                no_skip=value["no_skip"],
+                created=value["created"],
+            )
+        except (KeyError, TypeError) as error:
+            raise FormatError(f"{where} is malformed ({error}); copy it from {HISTORY}/") from error
+        if orders.id != value.get("id"):
+            raise IntegrityError(
+                f"{where} says id {value.get('id')}, its content has {orders.id}; it was edited: "
+                "change a resume with the incident commands"
+            )
+        return orders
+
+
+def write_resume(run_path: Path, orders: Resume) -> Resume:
+    """Publish `orders` under their id and make them the current ones; safe to repeat."""
+    kept = run_path / HISTORY / f"{orders.id}.json"
+    if kept.exists():
+        orders = Resume.from_json(parse_json(kept.read_bytes(), where=str(kept)), where=str(kept))
+    else:
+        orders = replace(orders, created=orders.created or _now())
+        publish_new(kept, canonical_json(orders.to_json()))
+    write_atomic(run_path / FILE, canonical_json(orders.to_json()))
+    return orders
+
+
+def read_resume(run_path: Path) -> Resume | None:
+    """Return the current orders, or None; errors as in `Resume.from_json`."""
+    path = run_path / FILE
+    if not path.exists():
+        return None
+    return Resume.from_json(parse_json(path.read_bytes(), where=str(path)), where=str(path))
+
+
+def taken_by(run_path: Path, orders: Resume) -> dict[str, Any] | None:
+    """Return {launch, time} of the first launch that took `orders`, or None."""
+    path = run_path / HISTORY / f"{orders.id}.taken"
+    return parse_json(path.read_bytes(), where=str(path)) if path.exists() else None
+
+
+def resume(run: Run, *, launch: str | None = None) -> Resume | None:
+    """Return what the starting trainer must load, or None when no incident gave orders.
+
+    All ranks of one launch get the same answer. `launch` defaults to what the scheduler's
+    environment says.
+
+    Raises:
+        IncidentError: an incident has rewound the run and is not done deciding what to skip.
+        NotFound: the revision that the orders name is missing.
+    """
+    orders = read_resume(run.path)
+    if orders is None:
+        return None
+    if not orders.ready:
+        raise IncidentError(
+            f"{orders.incident} rewound the run to step {orders.checkpoint.step} and has not said "
+            f"what to skip; a start now would eat the same batches: run incident skip "
+            f"{orders.incident}, then incident resume {orders.incident}"
+        )
+    _check_revision(run, orders)
+    newer = newer_checkpoint(run, orders.checkpoint)
+    if newer is not None and taken_by(run.path, orders) is not None:
+        return replace(
+            orders,
+            checkpoint=newer,
+            cursor=Cursor.from_json(newer.cursor),
+            learning_rate_factor=1.0,
+            clip_factor=1.0,
+            kind="continue",
+        )
+    _take(run.path, orders, launch or launch_token())
+    return orders
+
+
+def launch_token() -> str:
+    """Return what identifies this start of the job, from the scheduler's environment if it can."""
+    if token := os.environ.get("SHARDWARD_LAUNCH"):
+        return token
+    for run_id, restart in (
+        ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"),
+        ("SLURM_JOB_ID", "SLURM_RESTART_COUNT"),
+    ):
+        if run_id in os.environ:
+            return f"{os.environ[run_id]}/{os.environ.get(restart, '0')}"
+    return secrets.token_hex(8)
+
+
+def _take(run_path: Path, orders: Resume, launch: str) -> None:
+    path = run_path / HISTORY / f"{orders.id}.taken"
+    with exclusive_lock(run_path / "resume.lock"):
+        if not path.exists():
+            publish_new(path, canonical_json({"launch": launch, "time": _now()}))
+
+
+def _check_revision(run: Run, orders: Resume) -> None:
+    if orders.cursor.revision:
+        load_revision(
+            run.path,
+            orders.cursor.revision,
+            manifest=run.plan().fingerprint,
+            digest=orders.cursor.revision_digest,
+        )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
