@@ -138,6 +138,17 @@ class Incident:
 
         return _event(self._chain.append(build), self.path)
 
+    def attach(self, name: str, value: Mapping[str, Any], *, actor: str) -> Event:
+        """Store `value` beside the steps (suspects, causes, proof, …); no state changes."""
+        return self.record("note", actor=actor, summary={"name": name}, evidence={name: value})
+
+    def attached(self, name: str) -> dict[str, Any] | None:
+        """Return the newest value attached under `name`, or None."""
+        for event in reversed(self.events()):
+            if event.act == "note" and event.summary.get("name") == name:
+                return self.evidence(event, name)
+        return None
+
     def evidence(self, event: Event, name: str) -> dict[str, Any]:
         """Return the JSON evidence `name` of `event`.
 

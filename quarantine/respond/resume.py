@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from ...loader.errors import FormatError, IncidentError, IntegrityError
 from ...loader.files import exclusive_lock, publish_new, write_atomic
 from ...loader.formats import canonical_json, check_format, parse_json, sha256_hex
 from ...loader.revision_store import load_revision
+from ...loader.run_launch import launch_token
 from .checkpoints import newer_checkpoint
 from .rewind import Checkpoint
 from .watchplan import WatchPlan
@@ -147,8 +147,8 @@ def taken_by(run_path: Path, orders: Resume) -> dict[str, Any] | None:
 def resume(run: Run, *, launch: str | None = None) -> Resume | None:
     """Return what the starting trainer must load, or None when no incident gave orders.
 
-    All ranks of one launch get the same answer. `launch` defaults to what the scheduler's
-    environment says.
+    All ranks of one launch get the same answer. `launch` (or SHARDWARD_LAUNCH) names the start
+    in the marker that the orders were taken.
 
     Raises:
         IncidentError: an incident has rewound the run and is not done deciding what to skip.
@@ -174,21 +174,8 @@ def resume(run: Run, *, launch: str | None = None) -> Resume | None:
             clip_factor=1.0,
             kind="continue",
         )
-    _take(run.path, orders, launch or launch_token())
+    _take(run.path, orders, launch_token(launch, os.environ, processes=1))
     return orders
-
-
-def launch_token() -> str:
-    """Return what identifies this start of the job, from the scheduler's environment if it can."""
-    if token := os.environ.get("SHARDWARD_LAUNCH"):
-        return token
-    for run_id, restart in (
-        ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"),
-        ("SLURM_JOB_ID", "SLURM_RESTART_COUNT"),
-    ):
-        if run_id in os.environ:
-            return f"{os.environ[run_id]}/{os.environ.get(restart, '0')}"
-    return secrets.token_hex(8)
 
 
 def _take(run_path: Path, orders: Resume, launch: str) -> None:
@@ -203,7 +190,7 @@ def _check_revision(run: Run, orders: Resume) -> None:
         load_revision(
             run.path,
             orders.cursor.revision,
-            manifest=run.plan().fingerprint,
+            manifest=run.fingerprint,
             digest=orders.cursor.revision_digest,
         )
 

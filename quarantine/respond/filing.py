@@ -1,0 +1,90 @@
+"""Filing: the report as JSON, Markdown, HTML and picture, whole under their names or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...loader.errors import IncidentError, MissingExtra
+from ...loader.files import write_atomic
+from ...loader.formats import canonical_json
+from .curves import curves_png
+from .report import build_report
+from .report_html import render_html
+from .report_markdown import render_markdown
+
+if TYPE_CHECKING:
+    from ...loader.run import Run
+    from .incident import Incident
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filed:
+    """The report and the files that hold it; `missing` says which picture could not be made."""
+
+    report: dict[str, Any]
+    paths: tuple[Path, ...]
+    missing: str | None
+
+
+def write_report(
+    incident: Incident,
+    run: Run,
+    *,
+    out: Path | None = None,
+    commands: Sequence[str] = (),
+    state: str | None = None,
+    picture: bool = True,
+) -> Filed:
+    """Write incident.json, incident.md, incident.html and curves.png; no event is recorded.
+
+    Args:
+        out: directory, by default that of the incident.
+        commands: more commands that reproduce numbers of the report.
+        state: the state to write into the report.
+        picture: whether to draw curves.png, which needs matplotlib.
+
+    Raises:
+        IntegrityError, FormatError: as `build_report`.
+    """
+    report = build_report(incident, run, commands=commands, state=state)
+    home = out or incident.path
+    missing = None
+    contents = {
+        "incident.json": canonical_json(report),
+        "incident.md": render_markdown(report).encode(),
+        "incident.html": render_html(report).encode(),
+    }
+    if picture:
+        try:
+            contents["curves.png"] = curves_png(report)
+        except MissingExtra as error:
+            missing = str(error)
+    for name, data in contents.items():
+        write_atomic(home / name, data)
+    return Filed(report=report, paths=tuple(home / name for name in contents), missing=missing)
+
+
+def file(incident: Incident, run: Run, *, actor: str, commands: Sequence[str] = ()) -> Filed:
+    """Write the report and record that the incident is filed.
+
+    Raises:
+        IncidentError: out of order, or the watch did not end clear.
+    """
+    incident.check("file")
+    watched = incident.last("watch")
+    if watched is not None and watched.summary["verdict"] != "clear":
+        raise IncidentError(
+            f"the watch of {incident.id} ended with {watched.summary['verdict']}: "
+            f"{watched.summary['reason']}; reopen the incident and go through the steps again"
+        )
+    filed = write_report(incident, run, commands=commands, state="filed")
+    incident.record(
+        "file",
+        actor=actor,
+        summary={"outcome": filed.report["outcome"]},
+        evidence={"report": filed.report},
+    )
+    return filed

@@ -1,0 +1,231 @@
+"""The postmortem as one JSON object, put together from what the incident stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from jsonschema import Draft202012Validator
+
+from ...loader.errors import FormatError
+from ...schemas import load_schema
+from .decisions import DecisionLog, entry_json
+from .machine import EXITS, STEPS
+
+if TYPE_CHECKING:
+    from ...loader.run import Run
+    from .incident import Event, Incident
+
+ATTACHMENTS = ("suspects", "causes", "trials", "proof", "rebuild", "curves", "lessons", "impact")
+LESSONS = (
+    "What went well: to be filled in.",
+    "What went badly: to be filled in.",
+    "Where we were lucky: to be filled in.",
+)
+
+
+def build_report(
+    incident: Incident,
+    run: Run,
+    *,
+    commands: Sequence[str] = (),
+    state: str | None = None,
+    now: datetime | None = None,
+) -> dict[str, Any]:
+    """Return `incident.json` as an object that its schema accepts.
+
+    `commands` are added to the ones that reproduce the numbers of the report; `state` is what
+    the incident will be once the report is filed.
+
+    Raises:
+        IntegrityError: evidence was edited.
+        FormatError: an attachment is not what the schema says.
+    """
+    events = incident.events()
+    attached = {name: incident.attached(name) for name in ATTACHMENTS}
+    opened = events[0].summary
+    report: dict[str, Any] = {
+        "format": "shardward.incident",
+        "version": 1,
+        "id": incident.id,
+        "run_id": run.run_id,
+        "created": (now or datetime.now(UTC)).isoformat(timespec="seconds"),
+        "state": state or incident.case().state,
+        "round": incident.case().round,
+        "outcome": outcome(incident),
+        "summary": _summary(incident, opened),
+        "impact": _impact(incident, attached["impact"]),
+        "timeline": [_timeline(event) for event in events],
+        "detection": {
+            "kind": opened["kind"],
+            "onset": opened["onset"],
+            "detected": opened["detected"],
+            "delay_steps": opened["detected"] - opened["onset"],
+            "event": incident.evidence(events[0], "event"),
+            "context": {**run.context, **incident.evidence(events[0], "context")},
+        },
+        "confirm": _confirm(incident),
+        "window": _evidence(incident, "identify", "window"),
+        "causes": (attached["causes"] or {}).get("causes", []),
+        "trials": (attached["trials"] or {}).get("trials", []),
+        "suspects": (attached["suspects"] or {}).get("suspects", []),
+        "decisions": _decisions(incident),
+        "decision_log": DecisionLog(run.path).head().to_json(),
+        "rewind": _evidence(incident, "rewind", "plan"),
+        "skip": _summary_of(incident, "skip"),
+        "resume": _evidence(incident, "resume", "orders"),
+        "watch": _evidence(incident, "watch", "watch"),
+        "proof": attached["proof"],
+        "rebuild": attached["rebuild"],
+        "actions": _actions(incident),
+        "curves": attached["curves"] or {"branches": []},
+        "lessons": (attached["lessons"] or {}).get("lessons", list(LESSONS)),
+        "commands": [*_commands(incident, run), *commands],
+    }
+    validate(report, "incident.v1", f"the report of {incident.id}")
+    return report
+
+
+def validate(value: object, schema: str, where: str) -> None:
+    """Refuse `value` unless the schema accepts it.
+
+    Raises:
+        FormatError: naming the first place that differs.
+    """
+    error = next(iter(Draft202012Validator(load_schema(schema)).iter_errors(value)), None)
+    if error is not None:
+        raise FormatError(
+            f"{where} does not fit {schema} at {error.json_path}: {error.message[:300]}"
+        )
+
+
+def outcome(incident: Incident) -> str:
+    """Return how the incident ended, in one word or two."""
+    for event in reversed(incident.events()):
+        if event.act in EXITS:
+            return EXITS[event.act]
+        if event.act == "watch":
+            verdict = str(event.summary["verdict"])
+            return "resolved" if verdict == "clear" else verdict
+        if event.act == "reopen":
+            break
+    return "open"
+
+
+def _summary(incident: Incident, opened: Mapping[str, Any]) -> str:
+    parts = [
+        f"A {opened['kind']} began at step {opened['onset']} and was detected at step "
+        f"{opened['detected']}."
+    ]
+    if found := _summary_of(incident, "identify"):
+        parts.append(
+            f"Steps {found['first']} to {found['last']} were fed {found['documents']} documents "
+            f"from {found['shards']} shards."
+        )
+    if rewound := _summary_of(incident, "rewind"):
+        parts.append(
+            f"The run was rewound to step {rewound['step']}, {rewound['steps_lost']} steps back."
+        )
+    if skipped := _summary_of(incident, "skip"):
+        parts.append(
+            f"Nothing was skipped: {skipped['no_skip']}."
+            if skipped["no_skip"]
+            else f"Revision {skipped['revision']} leaves out {skipped['documents']} documents "
+            f"and {skipped['skips']} ranges of positions."
+        )
+    parts.append(f"Outcome: {outcome(incident)}.")
+    return " ".join(parts)
+
+
+def _impact(incident: Incident, extra: Mapping[str, Any] | None) -> dict[str, Any]:
+    rewound = _summary_of(incident, "rewind")
+    base = {"steps_lost": rewound["steps_lost"] if rewound else 0}
+    return {**base, **(extra or {})}
+
+
+def _actions(incident: Incident) -> list[dict[str, Any]]:
+    """Return what was changed, with the value before and after."""
+    plan = _evidence(incident, "rewind", "plan")
+    if plan is None:
+        return []
+    rewound = incident.require("rewind").summary
+    orders = _evidence(incident, "resume", "orders")
+    actions = [_action("head of the run", f"step {plan['head_step']}", f"step {rewound['step']}")]
+    if orders is not None:
+        cursor = orders["cursor"]
+        actions += [
+            _action("revision", rewound["revision"], cursor["revision"]),
+            _action("mode", plan["cursor"]["mode"], cursor["mode"]),
+            _action("learning rate factor", 1.0, orders["learning_rate_factor"]),
+            _action("clip factor", 1.0, orders["clip_factor"]),
+        ]
+    return [action for action in actions if action["before"] != action["after"]]
+
+
+def _action(what: str, before: object, after: object) -> dict[str, Any]:
+    return {"what": what, "before": before, "after": after}
+
+
+def _timeline(event: Event) -> dict[str, Any]:
+    return {
+        "time": event.time,
+        "act": event.act,
+        "actor": event.actor,
+        "round": event.round,
+        "text": describe(event),
+    }
+
+
+def describe(event: Event) -> str:
+    """Return the event as one plain sentence fragment."""
+    summary = event.summary
+    if event.act == "note":
+        return f"stored {summary.get('name') or 'a look at the watch: ' + str(summary['reason'])}"
+    parts = [
+        f"{name.replace('_', ' ')} {value}"
+        for name, value in summary.items()
+        if value not in (None, "", {})
+    ]
+    return f"{event.act}: {', '.join(parts)}" if parts else event.act
+
+
+def _confirm(incident: Incident) -> dict[str, Any] | None:
+    event = incident.last("confirm") or incident.last("attempt")
+    if event is None:
+        return None
+    checklist = incident.evidence(event, "checklist")
+    return {
+        "verdict": event.summary["verdict"],
+        "accepted": event.summary["accepted"],
+        "items": checklist.get("items", []),
+    }
+
+
+def _decisions(incident: Incident) -> list[dict[str, Any]]:
+    entries = DecisionLog(incident.run_path).entries()
+    return [entry_json(e) for e in entries if e.decision.incident == incident.id]
+
+
+def _summary_of(incident: Incident, act: str) -> Mapping[str, Any] | None:
+    event = incident.last(act)
+    return event.summary if event else None
+
+
+def _evidence(incident: Incident, act: str, name: str) -> dict[str, Any] | None:
+    event = incident.last(act)
+    return incident.evidence(event, name) if event else None
+
+
+def _commands(incident: Incident, run: Run) -> list[str]:
+    where = f"--run {run.path}"
+    commands = [f"shardward incident show {incident.id} {where}"]
+    if found := _summary_of(incident, "identify"):
+        commands += [
+            f"shardward ledger steps {found['first']} {found['last']} {where}",
+            f"shardward ledger step {found['first']} {where}",
+        ]
+    commands.append(f"shardward quarantine log --verify {where}")
+    if any(step in incident.case().done for step in STEPS[3:]):
+        commands.append(f"shardward quarantine list {where}")
+    return commands
