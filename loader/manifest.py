@@ -28,8 +28,12 @@ from .manifest_format import (
     map_table,
     read_header,
 )
+from .plan import Holdout, Plan
 from .sources import Span
 from .tokenizers import Tokenizer
+
+DEFAULT_WINDOW = 16
+WINDOW_TOKENS = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +133,41 @@ class Manifest:
     def geometry(self) -> Geometry:
         """Return documents and tokens per block."""
         return self._geometry
+
+    def plan(
+        self,
+        *,
+        seed: int,
+        seq_len: int | None,
+        window_blocks: int | None = None,
+        lookahead: int = 0,
+        holdout: Holdout | None = None,
+    ) -> Plan:
+        """Return a plan for this corpus with its tokenizer's separator and pad.
+
+        Args:
+            seed: of the order.
+            seq_len: tokens per packed sample; None for one document per sample.
+            window_blocks: blocks shuffled together; by default 16, or fewer so that no window
+                holds more than 64M tokens.
+            lookahead: 1 for the next token after each packed sample.
+            holdout: documents kept out of training.
+        """
+        tokenizer = self.header.tokenizer
+        return Plan(
+            fingerprint=self.fingerprint,
+            seed=seed,
+            window_blocks=window_blocks or self._default_window(),
+            seq_len=seq_len,
+            separator=None if seq_len is None else tokenizer.separator,
+            pad=tokenizer.pad,
+            lookahead=lookahead,
+            holdout=holdout,
+        )
+
+    def _default_window(self) -> int:
+        largest = np.sort(self._geometry.block_tokens)[::-1][:DEFAULT_WINDOW].cumsum()
+        return max(1, int(np.searchsorted(largest, WINDOW_TOKENS, side="right")))
 
     def block_column(self, name: str) -> Int64Array:
         """Return an integer column of `blocks.arrow`, one entry per block."""

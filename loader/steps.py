@@ -1,0 +1,235 @@
+"""Steps made ready: positions, tokens, digest and journal frame, by one function of the cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arrays import BoolArray, Int64Array, UInt16Array
+from .blocks import token_dtype
+from .cursor import Mode
+from .exclusion import Exclusion
+from .journal_frame import Prepared
+from .manifest import Manifest
+from .order import EpochOrder, Layout
+from .plan import Plan
+from .records import DeliveredRecord, prepare_delivered
+from .revision import Revision
+from .rows import Rows, by_window, make_rows
+from .schedule import BatchSchedule
+from .segments import Segments
+from .topology import Topology
+from .walk import EpochEnd, Place, StepPositions, Walker
+from .window import Window
+from .window_feed import LostBlock, WindowFeed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PreparedStep:
+    """One step of one rank, ready to be journalled and handed out.
+
+    Attributes:
+        step, epoch, start, end: as in `StepPositions`.
+        positions: int64[n] of this rank; -1 for padded rows.
+        tokens, loss_mask: [n, length].
+        segments: delivered pieces, without lookahead.
+        sources: uint16[k], one per segment.
+        target_tokens, global_target_tokens: see `Batch`.
+        blanked_by_row: int64[n], tokens that the revision took out of each row.
+        digest: 16 bytes, of this rank's samples.
+        frame: the journal record, None without a run.
+        lost: blocks found unreadable since the step before.
+        bytes_read: decoded bytes so far.
+        dropped: samples left over at the end of the epoch before.
+    """
+
+    step: int
+    epoch: int
+    start: int
+    end: int
+    positions: Int64Array
+    tokens: NDArray[Any]
+    loss_mask: BoolArray
+    segments: Segments
+    sources: UInt16Array
+    target_tokens: int
+    global_target_tokens: int
+    blanked_by_row: Int64Array
+    digest: bytes
+    frame: Prepared | None
+    lost: tuple[LostBlock, ...]
+    bytes_read: int
+    dropped: int
+
+    @property
+    def blanked_tokens(self) -> int:
+        """Tokens that the revision took out of this rank's rows."""
+        return int(self.blanked_by_row.sum())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that waiting for the trainer costs."""
+        return self.tokens.nbytes + self.loss_mask.nbytes + 48 * len(self.segments)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StepSource:
+    """Everything that decides what a rank is given. It can be pickled into a worker.
+
+    Attributes:
+        piece: branch piece that the records are for, None without a run.
+        record: `documents` or `runs`.
+        threads: readers that work ahead.
+        hold_corrupt: mask unreadable blocks instead of raising.
+        The others are as in `ShardLoader`.
+    """
+
+    manifest: Manifest
+    plan: Plan
+    revision: Revision
+    mode: Mode
+    schedule: BatchSchedule
+    topology: Topology
+    micros: int
+    epochs: int | None
+    end: EpochEnd
+    piece: int | None
+    record: str
+    threads: int
+    hold_corrupt: bool
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The corpus as the plan lays it out."""
+        return Layout(self.plan, self.manifest.geometry(), self.manifest.lengths)
+
+    def for_piece(self, piece: int | None) -> StepSource:
+        """Return the same source, recording for `piece`."""
+        return replace(self, piece=piece)
+
+    def exclusion(self) -> Exclusion:
+        """Return the revision as the plan sees it."""
+        return Exclusion(self.revision, plan_id=self.plan.plan_id, mode=self.mode)
+
+    def walker(self) -> Walker:
+        """Return a walker of its own, for one thread."""
+        return Walker(
+            self.layout, self.exclusion(), self.schedule, epochs=self.epochs, end=self.end
+        )
+
+    def steps(self, place: Place, *, offset: int = 0, stride: int = 1) -> StepStream:
+        """Return the steps after `place`; with a stride only every stride-th from `offset` on."""
+        return StepStream(self, place, offset=offset, stride=stride)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "layout"}
+
+
+class StepStream(Iterator[PreparedStep]):
+    """Makes steps ready one after the other, in the thread that asks."""
+
+    def __init__(self, source: StepSource, place: Place, *, offset: int, stride: int) -> None:
+        self._source = source
+        self._place = place
+        self._skip = offset
+        self._stride = stride
+        self._walker = source.walker()
+        self._exclusion = self._walker.exclusion
+        self._lost_seen = 0
+        self._dtype = token_dtype(source.manifest.header.tokenizer.vocabulary)
+        self.feed = WindowFeed(
+            source.manifest,
+            self._walker.order,
+            threads=source.threads,
+            epochs=source.epochs,
+            hold_corrupt=source.hold_corrupt,
+        )
+
+    def __next__(self) -> PreparedStep:
+        taken = self._walker.take(self._place)
+        while taken is not None and self._skip:
+            self._skip -= 1
+            taken = self._walker.take(taken.after)
+        if taken is None:
+            self.feed.close()
+            raise StopIteration
+        self._place, self._skip = taken.after, self._stride - 1
+        return self._prepare(taken)
+
+    def close(self) -> None:
+        """Let go of the readers."""
+        self.feed.close()
+
+    def _prepare(self, taken: StepPositions) -> PreparedStep:
+        mine = self._source.topology.slice(taken.positions)
+        windows = self._windows(taken)
+        total = sum(
+            window.delivered_tokens(positions, self._exclusion)
+            for window, positions in by_window(windows, taken.positions)
+        )
+        made = make_rows(
+            self._source.plan, self._exclusion, by_window(windows, mine), mine, self._dtype
+        )
+        lost = tuple(self.feed.lost[self._lost_seen :])
+        self._lost_seen += len(lost)
+        target = int(made.segments.tokens().sum())
+        return PreparedStep(
+            step=taken.step,
+            epoch=taken.epoch,
+            start=taken.start,
+            end=taken.end,
+            positions=mine,
+            tokens=made.tokens,
+            loss_mask=made.loss_mask,
+            segments=made.segments,
+            sources=made.sources,
+            target_tokens=target,
+            global_target_tokens=total,
+            blanked_by_row=made.blanked_by_row,
+            digest=made.digest,
+            frame=self._frame(taken, mine, made, target),
+            lost=lost,
+            bytes_read=self.feed.bytes_read,
+            dropped=taken.dropped,
+        )
+
+    def _windows(self, taken: StepPositions) -> list[Window]:
+        order: EpochOrder = self._walker.order(taken.epoch)
+        real = taken.positions[taken.positions >= 0]
+        # A step may pass over whole windows, which are then not read.
+        needed = np.unique(np.searchsorted(order.window_starts, real, side="right") - 1).tolist()
+        return [self.feed.window(taken.epoch, n, oldest=needed[0]) for n in needed]
+
+    def _frame(
+        self, taken: StepPositions, mine: Int64Array, made: Rows, target: int
+    ) -> Prepared | None:
+        source = self._source
+        if source.piece is None:
+            return None
+        real = mine >= 0
+        record = DeliveredRecord(
+            piece=source.piece,
+            step=taken.step,
+            rank=source.topology.dp_rank,
+            replica=source.topology.replica,
+            epoch=taken.epoch,
+            start=taken.start,
+            end=taken.end,
+            positions=mine[real],
+            digest=made.digest,
+            micros=source.micros,
+            target_tokens=target,
+            blanked_tokens=int(made.blanked_by_row.sum()),
+            mode=source.mode,
+            record=source.record,
+            sample_index=made.segments.sample,
+            doc=made.segments.doc,
+            token_start=made.segments.start,
+            token_end=made.segments.end,
+        )
+        return prepare_delivered(record)

@@ -1,0 +1,387 @@
+"""The loader: batches of a plan in their one order, journalled before the trainer sees them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+from .batch import Batch
+from .cursor import Cursor, Mode
+from .errors import NotFound, ShardwardError, UsageError
+from .journal import JournalWriter
+from .journal_frame import Kind
+from .manifest import Manifest
+from .plan import Plan
+from .prefetch import Prefetcher
+from .preview import Preview, preview_step
+from .records import NoteRecord, prepare_note
+from .revision import Revision
+from .run import Run
+from .schedule import BatchSchedule
+from .step_count import last_step
+from .steps import PreparedStep, StepSource, StepStream
+from .stream_load import check_plan, check_window_bytes, load_cursor, load_loader_revision
+from .stream_stats import LoaderStats, step_batches
+from .topology import Topology
+from .walk import EpochEnd, Place
+
+LOG = logging.getLogger(__name__)
+BLANKED_SHARE_WARNING = 0.02
+REMEMBERED_CURSORS = 4096
+FORGOTTEN_REPORTS = 8
+
+
+class ShardLoader:
+    """An iterator of `Batch`, one per micro-batch.
+
+    It passes once over what lies between its cursor and the end of the last epoch. A step is
+    journalled as delivered before its first micro-batch is returned, in the calling thread, and
+    as completed when the trainer calls `observe`. `state_dict` is the cursor of the last completed
+    step, however many batches are prefetched or in the trainer's hands.
+
+    Args:
+        manifest: the corpus.
+        plan: made for this manifest.
+        run: where to record; None records nothing, for evaluation and dry runs.
+        batch: global batch in samples, or a schedule of `(first step, samples)` pairs.
+        topology: this process's place.
+        micros: micro-batches per step (gradient accumulation).
+        cursor: where to go on, as `state_dict` or `Batch.cursor_after` gave it; None is the start.
+        revision: quarantine to apply from here on, as object or number in the run; None keeps the
+            cursor's.
+        mode: `compact` or `hold`; None keeps the cursor's.
+        epochs: number of epochs, None for no end.
+        end: `drop` or `pad` what is too little for a batch at the end of an epoch.
+        prefetch_bytes: ready steps that may wait, in bytes.
+        threads: background readers; 0 does everything in the calling thread.
+        window_bytes: memory that windows may take; a plan that needs more is refused.
+        reason: why the cursor is loaded: `start`, `restart`, `rewind` or `trial`.
+        fork: go on from a cursor that the run's head has left behind.
+        record: `documents` journals every segment, `runs` only positions and digest.
+        launch: token that all ranks of this start share.
+        on_corrupt: `stop` at a block that stays unreadable, or `hold` its slots, masked.
+        stall_seconds: after this long without data, the shards being read are logged.
+
+    Raises:
+        MismatchError: plan, manifest, cursor and run do not belong together.
+        TopologyError: a batch that does not split over ranks and micro-batches.
+        SupersededCursor: the run's head has left the cursor behind.
+        Busy: another trainer holds the run.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        plan: Plan,
+        *,
+        batch: int | Sequence[tuple[int, int]] | BatchSchedule,
+        run: Run | None = None,
+        topology: Topology | None = None,
+        micros: int = 1,
+        cursor: Cursor | Mapping[str, Any] | None = None,
+        revision: Revision | int | None = None,
+        mode: Mode | None = None,
+        epochs: int | None = 1,
+        end: EpochEnd = "drop",
+        prefetch_bytes: int = 256 << 20,
+        threads: int = 1,
+        window_bytes: int = 4 << 30,
+        reason: Literal["start", "restart", "rewind", "trial"] | None = None,
+        fork: bool = False,
+        record: Literal["documents", "runs"] = "documents",
+        launch: str | None = None,
+        on_corrupt: Literal["stop", "hold"] = "stop",
+        stall_seconds: float = 60.0,
+    ) -> None:
+        check_plan(manifest, plan, run)
+        loaded = load_cursor(cursor, plan)
+        chosen = load_loader_revision(revision, loaded, plan, run)
+        self.manifest = manifest
+        self.plan = plan
+        self.run = run
+        self.topology = topology or Topology()
+        self.micros = micros
+        self._source = StepSource(
+            manifest=manifest,
+            plan=plan,
+            revision=chosen,
+            mode=mode or loaded.mode,
+            schedule=BatchSchedule.of(batch),
+            topology=self.topology,
+            micros=micros,
+            epochs=epochs,
+            end=end,
+            piece=None,
+            record=record,
+            threads=threads,
+            hold_corrupt=on_corrupt == "hold",
+        )
+        for size in self._source.schedule.sizes():
+            self.topology.check(size, micros)
+        check_window_bytes(self._source.layout, manifest, window_bytes)
+        self._prefetch_bytes = prefetch_bytes
+        self._stall_seconds = stall_seconds
+        self._writer: JournalWriter | None = None
+        self.piece: int | None = None
+        if run is not None:
+            piece = run.open_piece(
+                cursor=loaded,
+                topology=self.topology,
+                reason=reason or ("start" if cursor is None else "restart"),
+                mode=self._source.mode,
+                revision=chosen.number,
+                launch=launch,
+                record=record,
+                fork=fork,
+            )
+            self._writer = run.journal_writer(piece, self.topology.dp_rank, self.topology.replica)
+            self.piece = piece.piece
+            self._source = self._source.for_piece(piece.piece)
+        self._loaded = self._cursor(Place(loaded.step, loaded.epoch, loaded.position))
+        self._completed = self._delivered = loaded.step
+        self._cursors: OrderedDict[int, Cursor] = OrderedDict({loaded.step: self._loaded})
+        self._stream: StepStream | None = None
+        self._prefetcher: Prefetcher[PreparedStep] | None = None
+        self._micro_batches: Iterator[Batch] = iter(())
+        self._warned = False
+        self.stats = LoaderStats()
+
+    @property
+    def source(self) -> StepSource:
+        """What decides every step; a worker process can make steps from it."""
+        return self._source
+
+    @property
+    def place(self) -> Place:
+        """The boundary that this loader started from."""
+        return Place(self._loaded.step, self._loaded.epoch, self._loaded.position)
+
+    @property
+    def total_steps(self) -> int:
+        """Last step of the last epoch, counted from step 1; exact, quarantine included.
+
+        Raises:
+            UsageError: the epochs have no end.
+        """
+        return last_step(self._source.walker(), self.place)
+
+    def __len__(self) -> int:
+        """Number of batches between the loaded cursor and the end of the last epoch."""
+        return (self.total_steps - self._loaded.step) * self.micros
+
+    def __iter__(self) -> ShardLoader:
+        return self
+
+    def __next__(self) -> Batch:
+        batch = next(self._micro_batches, None)
+        if batch is None:
+            began = time.perf_counter()
+            step = self._next_step()
+            self._micro_batches = self.deliver(step, time.perf_counter() - began)
+            batch = next(self._micro_batches)
+        return batch
+
+    def deliver(self, step: PreparedStep, waited: float = 0.0) -> Iterator[Batch]:
+        """Journal `step` as delivered and return its micro-batches; for adapters.
+
+        Raises:
+            UsageError: it is not the step after the last delivered one.
+        """
+        if step.step != self._delivered + 1:
+            raise UsageError(
+                f"step {step.step} was made ready, step {self._delivered + 1} is next; "
+                "hand out the steps of one source in order"
+            )
+        if self._writer is not None and step.frame is not None:
+            self._writer.append(step.frame)
+        for lost in step.lost:
+            self._event("corrupt_block", step.step, lost.to_json())
+        if step.dropped:
+            self._event("dropped_samples", step.step, {"samples": step.dropped})
+        self._delivered = step.step
+        after = self._cursor(Place(step.step, step.epoch, step.end))
+        self._remember(after)
+        self.stats.add(step, waited)
+        self._warn_if_blanked(step)
+        if self._prefetcher is not None:
+            self._prefetcher.refill()
+        return step_batches(step, self.micros, after, waited)
+
+    def observe(
+        self,
+        step: int,
+        *,
+        sample_loss: Sequence[float] | None = None,
+        **signals: float | int | None,
+    ) -> None:
+        """Record that the trainer completed `step` (and all before it), with its telemetry.
+
+        Args:
+            step: a delivered step.
+            sample_loss: one loss per sample of this rank, in order of delivery.
+            signals: numbers such as loss=…, grad_norm=…, lr=….
+
+        Raises:
+            UsageError: the step was not delivered, or an earlier report was later.
+        """
+        if not self._completed <= step <= self._delivered:
+            raise UsageError(
+                f"step {step} was reported; steps up to {self._completed} are complete and up to "
+                f"{self._delivered} delivered: report each step once, in order, after it is done"
+            )
+        for done in range(self._completed + 1, step + 1):
+            self._note(Kind.COMPLETED, done, {})
+        self._completed = step
+        values = {name: value for name, value in signals.items() if value is not None}
+        if values:
+            self._note(Kind.TELEMETRY, step, values)
+        if sample_loss is not None:
+            self._note(Kind.SAMPLE_LOSS, step, {"loss": [float(loss) for loss in sample_loss]})
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the cursor of the last completed step as JSON, under 1 KB.
+
+        Raises:
+            ShardwardError: steps were delivered and none reported, so the cursor would be stale.
+        """
+        if self._completed == self._loaded.step and (
+            self._delivered - self._completed >= FORGOTTEN_REPORTS
+        ):
+            raise ShardwardError(
+                f"steps {self._completed + 1} to {self._delivered} were delivered and none was "
+                "reported as completed; call observe(step) after each optimizer step, or save "
+                "batch.cursor_after"
+            )
+        return self.cursor_at(self._completed).to_json()
+
+    def cursor_at(self, step: int) -> Cursor:
+        """Return the cursor of a step delivered lately, or of the one loaded.
+
+        Raises:
+            NotFound: the step is not delivered yet, or too long ago.
+        """
+        if step not in self._cursors:
+            raise NotFound(
+                f"no cursor of step {step} is kept; the latest is of step {self._delivered}"
+            )
+        return self._cursors[step]
+
+    def checkpoint(self, step: int, path: Path | str | None = None) -> dict[str, Any]:
+        """Make the journal durable, record a checkpoint of `step` and return its cursor.
+
+        Args:
+            step: a completed step, whose weights the checkpoint holds.
+            path: where the trainer puts it, recorded for the rewind.
+        """
+        if step > self._completed:
+            raise UsageError(
+                f"a checkpoint of step {step} was announced, step {self._completed} is the last "
+                "completed one; call observe(step) first"
+            )
+        cursor = self.cursor_at(step).to_json()
+        place = None if path is None else str(path)
+        self._note(Kind.CHECKPOINT, step, {"cursor": cursor, "path": place})
+        if self._writer is not None:
+            self._writer.sync()
+        return cursor
+
+    def preview(self, step: int) -> Preview:
+        """Return what would feed `step`, without reading data.
+
+        Raises:
+            NotFound: `step` is not after the loaded cursor, or after the last step.
+        """
+        return preview_step(self._source, self.place, step)
+
+    def close(self) -> None:
+        """Stop reading, make the journal durable and free the run; twice is harmless."""
+        if self._prefetcher is not None:
+            self._prefetcher.close()
+        if self._stream is not None:
+            self._stream.close()
+        self._micro_batches = iter(())
+        if self._writer is not None:
+            self._writer.close()
+
+    def __enter__(self) -> ShardLoader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _next_step(self) -> PreparedStep:
+        if self._stream is None:
+            self._stream = self._source.steps(self.place)
+            if self._source.threads:
+                self._prefetcher = Prefetcher(
+                    self._stream, lambda step: step.nbytes, self._prefetch_bytes
+                )
+        if self._prefetcher is None:
+            return next(self._stream)
+        return self._prefetcher.get(self._stall_seconds, self._report_stall)
+
+    def _report_stall(self) -> None:
+        reading = self._stream.feed.reading() if self._stream is not None else []
+        places = ", ".join(f"{uri} for {seconds:.0f} s" for uri, seconds in reading) or "no shard"
+        LOG.warning(
+            "no data for step %d after %.0f s; reading %s",
+            self._delivered + 1,
+            self._stall_seconds,
+            places,
+        )
+
+    def _cursor(self, place: Place) -> Cursor:
+        revision = self._source.revision
+        return Cursor(
+            plan_id=self.plan.plan_id,
+            epoch=place.epoch,
+            position=place.position,
+            step=place.step,
+            revision=revision.number,
+            revision_digest=revision.digest if revision.number else None,
+            mode=self._source.mode,
+            piece=self.piece,
+        )
+
+    def _remember(self, cursor: Cursor) -> None:
+        self._cursors[cursor.step] = cursor
+        while len(self._cursors) > REMEMBERED_CURSORS:
+            self._cursors.popitem(last=False)
+
+    def _warn_if_blanked(self, step: PreparedStep) -> None:
+        share = step.blanked_tokens / max(step.tokens.size, 1)
+        if share > BLANKED_SHARE_WARNING and not self._warned:
+            self._warned = True
+            LOG.warning(
+                "%.1f %% of the tokens of step %d are blanked by revision %d; "
+                "rebuild the corpus without the condemned documents to use these places again",
+                100 * share,
+                step.step,
+                self._source.revision.number,
+            )
+
+    def _event(self, name: str, step: int, values: Mapping[str, Any]) -> None:
+        self._note(Kind.EVENT, step, {"event": name, **values})
+
+    def _note(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
+        if self._writer is None or self.piece is None:
+            return
+        note = NoteRecord(
+            kind=kind,
+            piece=self.piece,
+            step=step,
+            rank=self.topology.dp_rank,
+            replica=self.topology.replica,
+            values=values,
+        )
+        self._writer.append(prepare_note(note))

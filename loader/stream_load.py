@@ -1,0 +1,121 @@
+"""What a loader checks before it opens anything: that all parts belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .blocks import token_dtype
+from .cursor import Cursor
+from .errors import MismatchError, NotFound, UsageError
+from .manifest import Manifest
+from .order import Layout
+from .plan import Plan
+from .revision import Revision
+from .revision_store import load_revision
+from .run import Run
+
+WINDOWS_IN_MEMORY = 2
+
+
+def check_plan(manifest: Manifest, plan: Plan, run: Run | None) -> None:
+    """Refuse a plan of another manifest or another run, and special tokens out of range.
+
+    Raises:
+        MismatchError: naming both values and the remedy.
+    """
+    if plan.fingerprint != manifest.fingerprint:
+        raise MismatchError(
+            f"the plan is for manifest {plan.fingerprint[:12]}, this is manifest "
+            f"{manifest.fingerprint[:12]}; a corpus that gained or lost a shard is a new manifest: "
+            "load the old one, or make a new plan and start a new run that holds out what the "
+            "old one consumed"
+        )
+    if run is not None and run.plan_id != plan.plan_id:
+        raise MismatchError(
+            f"the run was created for plan {run.plan_id[:12]}, this plan is {plan.plan_id[:12]}"
+            f"{_differences(run.plan(), plan)}; use run.plan(), or create a new run for this plan"
+        )
+    vocabulary = manifest.header.tokenizer.vocabulary
+    for name, token in (("separator", plan.separator), ("pad", plan.pad)):
+        if token is not None and token >= vocabulary:
+            raise MismatchError(
+                f"the plan's {name} is token {token}, the manifest's vocabulary has {vocabulary} "
+                "ids; use the tokenizer's own, manifest.header.tokenizer"
+            )
+
+
+def check_window_bytes(layout: Layout, manifest: Manifest, limit: int) -> None:
+    """Refuse a plan whose windows do not fit in memory.
+
+    Raises:
+        UsageError: naming the need, the limit and both remedies.
+    """
+    size, blocks = layout.plan.window_blocks, layout.block_stream.size
+    largest = np.sort(layout.block_stream)[max(0, blocks - size) :]
+    item = token_dtype(manifest.header.tokenizer.vocabulary).itemsize
+    need = int(largest.sum()) * item * WINDOWS_IN_MEMORY
+    if need > limit:
+        raise UsageError(
+            f"windows of {size} blocks may take {need} bytes, {WINDOWS_IN_MEMORY} of them at a "
+            f"time, the limit is {limit}; plan a smaller window_blocks, or raise window_bytes"
+        )
+
+
+def load_cursor(cursor: Cursor | Mapping[str, Any] | None, plan: Plan) -> Cursor:
+    """Return the cursor to start from; None is the beginning of the plan.
+
+    Raises:
+        MismatchError: it is of another plan.
+        FormatError: malformed, or of an unknown version.
+    """
+    if cursor is None:
+        return Cursor(plan_id=plan.plan_id)
+    loaded = cursor if isinstance(cursor, Cursor) else Cursor.from_json(cursor)
+    if loaded.plan_id != plan.plan_id:
+        raise MismatchError(
+            f"the cursor is of plan {loaded.plan_id[:12]}, the loader's plan is "
+            f"{plan.plan_id[:12]}; load it with its own plan, or start a new run with the new "
+            "plan that holds out what the old one consumed"
+        )
+    return loaded
+
+
+def load_loader_revision(
+    revision: Revision | int | None, cursor: Cursor, plan: Plan, run: Run | None
+) -> Revision:
+    """Return the revision in force from this load on.
+
+    Raises:
+        NotFound: a number without a run that has it.
+        MismatchError: a revision of another manifest.
+    """
+    if isinstance(revision, Revision):
+        chosen = revision
+    else:
+        number = cursor.revision if revision is None else revision
+        digest = cursor.revision_digest if number == cursor.revision else None
+        if number and run is None:
+            raise NotFound(
+                f"revision {number} is in force and there is no run to load it from; "
+                "pass the Revision itself, or the run"
+            )
+        if run is None:
+            return Revision(number=0, manifest=plan.fingerprint)
+        chosen = load_revision(run.path, number, manifest=plan.fingerprint, digest=digest)
+    if chosen.manifest != plan.fingerprint:
+        raise MismatchError(
+            f"revision {chosen.number} is for manifest {chosen.manifest[:12]}, the plan is for "
+            f"{plan.fingerprint[:12]}; publish a revision for this manifest"
+        )
+    return chosen
+
+
+def _differences(before: Plan, after: Plan) -> str:
+    """Return which fields of two plans differ, with both values."""
+    names = list(Plan.__dataclass_fields__)
+    pairs = [(name, getattr(before, name), getattr(after, name)) for name in names]
+    changed = [f"{name} {old} and {new}" for name, old, new in pairs if old != new]
+    return f" ({', '.join(changed)})" if changed else ""
