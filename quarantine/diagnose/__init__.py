@@ -1,1 +1,1 @@
-"""shardward.quarantine.diagnose"""
+"""The signals: what happened to a run, since when, do others agree, and what may have caused it."""

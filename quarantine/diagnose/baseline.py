@@ -1,0 +1,142 @@
+"""The trend and noise of one signal over its last points, which outliers cannot move.
+
+A straight line in log(step) is fitted to the last points, each held within four standard
+deviations of what was predicted for it (winsorised); the noise is the median absolute deviation
+from the line. log(step) is straight where a young run's loss falls steeply, and indistinguishable
+from the step itself later on.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+CLIP = 4.0
+MAD_TO_SD = 1.4826
+SMALL_SAMPLE = 8.0
+
+
+class Baseline:
+    """A rolling fit over `window` points; the cost of a point is O(window), the memory too."""
+
+    def __init__(
+        self, *, window: int, floor: float, relative: bool, least: int, logarithm: bool = False
+    ) -> None:
+        self.window = window
+        self.least = least
+        self._floor = floor
+        self._relative = relative
+        self._logarithm = logarithm
+        self._x: NDArray[np.float64] = np.empty(4 * window)
+        self._y: NDArray[np.float64] = np.empty(4 * window)
+        self._end = 0
+        self._fit: tuple[float, float, float, float] | None = None
+
+    @property
+    def points(self) -> int:
+        """Points held, at most `window`."""
+        return min(self._end, self.window)
+
+    @property
+    def ready(self) -> bool:
+        """Whether there are enough points to judge the next one."""
+        return self.points >= self.least
+
+    def transform(self, value: float) -> float:
+        """Return `value` on the baseline's scale: its logarithm for a gradient norm."""
+        return math.log(max(value, 1e-30)) if self._logarithm else value
+
+    def expect(self, step: int) -> tuple[float, float]:
+        """Return the (prediction, standard deviation) for `step`, on the baseline's scale."""
+        if self._fit is None:
+            self._fit = self._refit()
+        centre, slope, level, deviation = self._fit
+        x = min(_coordinate(step), self._furthest())
+        return level + slope * (x - centre), deviation
+
+    def score(self, step: int, value: float) -> float:
+        """Return how many standard deviations `value` lies over the trend."""
+        predicted, deviation = self.expect(step)
+        return (self.transform(value) - predicted) / deviation
+
+    def add(self, step: int, value: float) -> None:
+        """Take a finite `value` into the baseline, held near the trend once there is one."""
+        y = self.transform(value)
+        if self.ready:
+            predicted, deviation = self.expect(step)
+            reach = CLIP * deviation
+            y = min(max(y, predicted - reach), predicted + reach)
+        if self._end == len(self._x):
+            self._compact()
+        self._x[self._end] = _coordinate(step)
+        self._y[self._end] = y
+        self._end += 1
+        self._fit = None
+
+    def restart(self, keep: int) -> None:
+        """Forget all but the last `keep` points."""
+        held = min(keep, self.points)
+        first = self._end - held
+        self._x[:held] = self._x[first : self._end]
+        self._y[:held] = self._y[first : self._end]
+        self._end = held
+        self._fit = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the points held, as JSON."""
+        first = self._end - self.points
+        return {
+            "x": self._x[first : self._end].tolist(),
+            "y": self._y[first : self._end].tolist(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take the points of `state_dict` back."""
+        held = len(state["x"])
+        self._x[:held] = state["x"]
+        self._y[:held] = state["y"]
+        self._end = held
+        self._fit = None
+
+    def _compact(self) -> None:
+        held = self.window
+        self._x[:held] = self._x[-held:]
+        self._y[:held] = self._y[-held:]
+        self._end = held
+
+    def _furthest(self) -> float:
+        # A line is not trusted far beyond its points: after a gap in the log it would promise
+        # a loss that nobody has seen.
+        last = float(self._x[self._end - 1])
+        first = float(self._x[self._end - self.points])
+        return last + (last - first) / 4
+
+    def _refit(self) -> tuple[float, float, float, float]:
+        first = self._end - self.points
+        x, y = self._x[first : self._end], self._y[first : self._end]
+        count = len(x)
+        centre, mean = float(x.sum()) / count, float(y.sum()) / count
+        away = x - centre
+        spread = float(away @ away)
+        slope = float(away @ y) / spread if spread > 0 else 0.0
+        rest = y - (mean + slope * away)
+        middle = _median(rest)
+        # A scale from few points is often too small; the margin fades as points come in.
+        deviation = MAD_TO_SD * _median(np.abs(rest - middle)) * (1 + SMALL_SAMPLE / count)
+        # Where a steep curve bends away from the line, the newest points lie above it; the
+        # prediction follows them up, never down, so a bend is not taken for a rise.
+        bend = max(0.0, _median(rest[-max(8, self.window // 8) :]) - middle)
+        scale = abs(mean) if self._relative else 1.0
+        return centre, slope, mean + middle + bend, max(deviation, self._floor * scale, 1e-12)
+
+
+def _coordinate(step: int) -> float:
+    return math.log(max(step, 0) + 1.0)
+
+
+def _median(values: NDArray[np.float64]) -> float:
+    half = len(values) // 2
+    return float(np.partition(values, half)[half])

@@ -1,0 +1,234 @@
+"""Do other signals agree that a run was hurt? A checklist, with "insufficient" as an answer.
+
+A jump of the loss alone is a claim, not a finding: it is confirmed when the gradient norm, the
+clip rate, the loss of a source or the held-out loss moved with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .events import Event
+from .series import Series
+
+Verdict = Literal["confirmed", "unconfirmed", "insufficient"]
+
+SOURCE_PREFIX = "loss/"
+HELDOUT = "heldout_loss"
+HELDOUT_PREFIXES = ("heldout_loss", "heldout/", "eval/")
+REFERENCE_POINTS = 64
+LEAST_POINTS = 8
+AGREES_Z = 5.0
+GRADIENT_RATIO = 1.5
+CLIP_RISE = 0.2
+HELDOUT_RISE = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One signal's answer: True (it agrees), False (it does not), None (it cannot say).
+
+    `value` is the signal in the event (its extreme), `baseline` the median before it.
+    """
+
+    signal: str
+    agrees: bool | None
+    value: float | None
+    baseline: float | None
+    note: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the check as JSON."""
+        return {
+            "signal": self.signal,
+            "agrees": self.agrees,
+            "value": self.value,
+            "baseline": self.baseline,
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checklist:
+    """All the answers, and what they amount to."""
+
+    verdict: Verdict
+    items: tuple[Check, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the checklist as JSON."""
+        return {"verdict": self.verdict, "items": [item.to_json() for item in self.items]}
+
+
+def confirm(
+    event: Event, series: Mapping[str, Series], evals: Mapping[str, Series] | None = None
+) -> Checklist:
+    """Return which signals agree with `event`.
+
+    Args:
+        event: What the monitor reported.
+        series: The run's telemetry by name: "loss", "grad_norm", "clip_rate" and, for each
+            source, "loss/NAME".
+        evals: Held-out losses by name; those among `series` ("heldout_loss...") are used too.
+
+    The verdict is `confirmed` when the loss and at least one other signal agree,
+    `unconfirmed` when others could answer and none agrees (or the loss itself does not), and
+    `insufficient` when nothing but the loss could answer.
+    """
+    last = event.detected if event.end is None else max(event.end, event.detected)
+    items = [
+        _risen("loss", series.get("loss"), event.onset, last),
+        _gradient(series.get("grad_norm"), event.onset, last),
+        _clip_rate(series.get("clip_rate"), event.onset, last),
+        _sources(series, event.onset, last),
+    ]
+    items += _heldout(series, evals or {}, event.onset, last)
+    return Checklist(verdict=_verdict(items), items=tuple(items))
+
+
+def _verdict(items: list[Check]) -> Verdict:
+    loss, others = items[0], items[1:]
+    if loss.agrees is None or all(item.agrees is None for item in others):
+        return "insufficient"
+    if loss.agrees and any(item.agrees for item in others):
+        return "confirmed"
+    return "unconfirmed"
+
+
+def _before(series: Series, onset: int) -> NDArray[np.float64]:
+    earlier = series.values[(series.steps < onset) & np.isfinite(series.values)]
+    return earlier[-REFERENCE_POINTS:]
+
+
+def _unanswered(signal: str, note: str) -> Check:
+    return Check(signal=signal, agrees=None, value=None, baseline=None, note=note)
+
+
+def _risen(signal: str, series: Series | None, onset: int, last: int) -> Check:
+    if series is None:
+        return _unanswered(signal, "not logged")
+    reference = _before(series, onset)
+    logged = series.values[(series.steps >= onset) & (series.steps <= last)]
+    if len(reference) < LEAST_POINTS or not len(logged):
+        return _unanswered(signal, f"{len(reference)} points before the event are too few")
+    middle = float(np.median(reference))
+    if not np.isfinite(logged).all():
+        return Check(
+            signal=signal, agrees=True, value=None, baseline=middle, note="it is not finite"
+        )
+    value = float(logged.max())
+    z = (value - middle) / _noise(reference, middle)
+    return Check(
+        signal=signal,
+        agrees=z > AGREES_Z,
+        value=value,
+        baseline=middle,
+        note=f"{z:.1f} standard deviations over its median before the event",
+    )
+
+
+def _noise(reference: NDArray[np.float64], middle: float) -> float:
+    spread = 1.4826 * float(np.median(np.abs(reference - middle)))
+    return max(spread, 0.004 * abs(middle), 1e-12)
+
+
+def _gradient(series: Series | None, onset: int, last: int) -> Check:
+    check = _risen("grad_norm", series, onset, last)
+    if check.value is None or check.baseline is None or check.baseline <= 0:
+        return check
+    ratio = check.value / check.baseline
+    return Check(
+        signal="grad_norm",
+        agrees=bool(check.agrees) and ratio >= GRADIENT_RATIO,
+        value=check.value,
+        baseline=check.baseline,
+        note=f"{ratio:.1f} times its median before the event",
+    )
+
+
+def _clip_rate(series: Series | None, onset: int, last: int) -> Check:
+    if series is None:
+        return _unanswered("clip_rate", "not logged")
+    reference, inside = _before(series, onset), series.between(onset, last)
+    if len(reference) < LEAST_POINTS or not len(inside):
+        return _unanswered("clip_rate", "too few points")
+    before, during = float(reference.mean()), float(inside.mean())
+    if before > 1 - CLIP_RISE:
+        return Check(
+            signal="clip_rate",
+            agrees=None,
+            value=during,
+            baseline=before,
+            note="nearly every step was clipped before, so it cannot rise",
+        )
+    return Check(
+        signal="clip_rate",
+        agrees=during - before >= CLIP_RISE,
+        value=during,
+        baseline=before,
+        note=f"{during:.0%} of the steps clipped, {before:.0%} before",
+    )
+
+
+def _sources(series: Mapping[str, Series], onset: int, last: int) -> Check:
+    checks = {
+        name[len(SOURCE_PREFIX) :]: _risen(name, each, onset, last)
+        for name, each in series.items()
+        if name.startswith(SOURCE_PREFIX)
+    }
+    answered = {name: check for name, check in checks.items() if check.agrees is not None}
+    if not answered:
+        return _unanswered("source_loss", "not logged" if not checks else "too few points")
+    moved = sorted(name for name, check in answered.items() if check.agrees)
+    largest = max(answered.values(), key=_rise)
+    note = f"{len(moved)} of {len(answered)} sources rose"
+    return Check(
+        signal="source_loss",
+        agrees=bool(moved),
+        value=largest.value,
+        baseline=largest.baseline,
+        note=f"{note}: {', '.join(moved[:5])}" if moved else note,
+    )
+
+
+def _rise(check: Check) -> float:
+    if check.value is None or check.baseline is None:
+        return math.inf
+    return check.value - check.baseline
+
+
+def _heldout(
+    series: Mapping[str, Series], evals: Mapping[str, Series], onset: int, last: int
+) -> list[Check]:
+    found = {name: each for name, each in series.items() if name.startswith(HELDOUT_PREFIXES)}
+    found.update(evals)
+    if not found:
+        return [_unanswered(HELDOUT, "not logged")]
+    return [_nearest(name, each, onset, last) for name, each in sorted(found.items())]
+
+
+def _nearest(name: str, series: Series, onset: int, last: int) -> Check:
+    """Compare the last evaluation before the event with the first one in or after it."""
+    finite = np.isfinite(series.values)
+    earlier = np.flatnonzero((series.steps < onset) & finite)
+    later = np.flatnonzero((series.steps >= onset) & finite)
+    if not len(earlier) or not len(later):
+        side = "before" if not len(earlier) else "after"
+        return _unanswered(name, f"no evaluation {side} step {onset}")
+    before, after = float(series.values[earlier[-1]]), float(series.values[later[0]])
+    first = int(series.steps[later[0]])
+    if first > last + (last - onset) + 1 and after <= before * (1 + HELDOUT_RISE):
+        return _unanswered(name, f"the next evaluation, at step {first}, is too late to tell")
+    return Check(
+        signal=name,
+        agrees=after > before + HELDOUT_RISE * abs(before),
+        value=after,
+        baseline=before,
+        note=f"step {int(series.steps[earlier[-1]])} against step {first}",
+    )

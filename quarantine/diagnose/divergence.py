@@ -1,0 +1,94 @@
+"""A climb too slow for any single point to show: the smoothed loss against its own best."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .config import MonitorConfig
+
+NOISE_MARGIN = 1.5
+REARM = 0.3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Climb:
+    """A slow divergence: where it began, the level before it and the level now."""
+
+    since: int
+    best: float
+    level: float
+    noise: float
+
+
+class ClimbRule:
+    """Fires once when the median of the last points has stayed above its best for long enough.
+
+    The margin is the larger of a share of the loss and of the run's own noise, so neither a
+    coarse log nor a noisy one is called a climb.
+    """
+
+    def __init__(self, config: MonitorConfig) -> None:
+        self.config = config
+        self._last: deque[float] = deque(maxlen=32)
+        self._best = float("inf")
+        self._best_step = 0
+        self._above = 0
+        self._above_since: int | None = None
+        self._armed = True
+
+    def restart(self) -> None:
+        """Forget the best level: the run is judged from here on."""
+        self._last.clear()
+        self._best, self._above, self._above_since, self._armed = float("inf"), 0, None, True
+
+    def update(self, step: int, loss: float) -> Climb | None:
+        """Return the climb that this observation completes."""
+        self._last.append(loss)
+        if len(self._last) < 16:
+            return None
+        values = np.fromiter(self._last, float, len(self._last))
+        level = float(np.median(values))
+        noise = 1.4826 * float(np.median(np.abs(values - level)))
+        if level < self._best:
+            self._best, self._best_step = level, step
+        margin = max(self.config.divergence_rise * abs(self._best), NOISE_MARGIN * noise)
+        if level < self._best + REARM * margin:
+            self._armed = True
+        if level <= self._best + margin:
+            self._above, self._above_since = 0, None
+            return None
+        return self._count(step, level, noise)
+
+    def _count(self, step: int, level: float, noise: float) -> Climb | None:
+        self._above += 1
+        since = self._above_since = self._above_since or step
+        long_enough = (
+            self._above >= self.config.divergence_points
+            and step - since >= self.config.divergence_steps
+        )
+        if not (self._armed and long_enough):
+            return None
+        self._armed = False
+        return Climb(since=self._best_step, best=self._best, level=level, noise=noise)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the rule's state as JSON."""
+        return {
+            "last": list(self._last),
+            "best": None if self._best == float("inf") else self._best,
+            "best_step": self._best_step,
+            "above": self._above,
+            "above_since": self._above_since,
+            "armed": self._armed,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take `state_dict` back."""
+        self._last = deque(state["last"], maxlen=32)
+        self._best = float("inf") if state["best"] is None else state["best"]
+        self._best_step, self._above = state["best_step"], state["above"]
+        self._above_since, self._armed = state["above_since"], state["armed"]

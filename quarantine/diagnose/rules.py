@@ -1,0 +1,50 @@
+"""What a rule says, and the arithmetic that several rules share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from .evidence import Evidence
+from .series import Series
+
+REFERENCE_POINTS = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Voice:
+    """One statement for (positive weight) or against (negative) a cause, in log odds."""
+
+    cause: str
+    weight: float
+    text: str
+
+
+Rule = Callable[[Evidence], Iterator[Voice]]
+
+
+def say(cause: str, weight: float, text: str) -> Voice:
+    """Return a voice."""
+    return Voice(cause=cause, weight=weight, text=text)
+
+
+def last_step(evidence: Evidence) -> int:
+    """Return the last step of the event that is known so far."""
+    event = evidence.event
+    return event.detected if event.end is None else max(event.detected, event.end)
+
+
+def level_before(series: Series, step: int, points: int = REFERENCE_POINTS) -> float | None:
+    """Return the median of the last finite values before `step`; None below four of them."""
+    values = series.values[(series.steps < step) & np.isfinite(series.values)][-points:]
+    return float(np.median(values)) if len(values) >= 4 else None
+
+
+def noise_before(series: Series, step: int, points: int = REFERENCE_POINTS) -> float | None:
+    """Return the robust standard deviation of the last finite values before `step`."""
+    values = series.values[(series.steps < step) & np.isfinite(series.values)][-points:]
+    if len(values) < 4:
+        return None
+    return 1.4826 * float(np.median(np.abs(values - np.median(values))))

@@ -1,0 +1,157 @@
+"""Rules about the context of a run: resumes, schedules, mixtures, logging, evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from .evidence import Change, Evidence
+from .rules import Rule, Voice, last_step, level_before, say
+from .series import Series
+
+NEAR_STEPS = 10
+RATE_TOLERANCE = 0.02
+
+
+def _near(evidence: Evidence, kind: str, before: int = NEAR_STEPS) -> Change | None:
+    onset = evidence.event.onset
+    found = [
+        change
+        for change in evidence.changes
+        if change.kind == kind and onset - before <= change.step <= onset + 1
+    ]
+    return max(found, key=lambda change: change.step) if found else None
+
+
+def resume(evidence: Evidence) -> Iterator[Voice]:
+    """Speak of a restart just before the event."""
+    change = _near(evidence, "resume")
+    if change is None:
+        yield say("resume_fault", -2.0, "no resume in the steps before the event")
+        return
+    distance = evidence.event.onset - change.step
+    when = "on the first resumed step" if distance <= 1 else f"{distance} steps after a resume"
+    yield say("resume_fault", 5.0 if distance <= 1 else 3.5, f"the event begins {when}")
+    yield say("bad_data", -2.0, f"the event begins {when}, which data alone would not do")
+    if evidence.event.end is not None:
+        yield say("resume_fault", 0.5, "it fades by itself, as a lost optimizer state does")
+
+
+def schedule(evidence: Evidence) -> Iterator[Voice]:
+    """Compare the logged learning rate with the plan."""
+    logged, planned = evidence.series.get("lr"), evidence.schedule
+    if logged is None or planned is None or not len(logged) or not len(planned):
+        return
+    onset = evidence.event.onset
+    at = _value_at(logged, onset)
+    should = _value_at(planned, onset)
+    if at is None or should is None:
+        return
+    if abs(at - should) <= RATE_TOLERANCE * max(abs(should), 1e-12):
+        yield say("learning_rate", -0.5, f"the learning rate {at:.3g} is as planned")
+        return
+    text = f"the learning rate is {at:.3g} where the schedule says {should:.3g}"
+    if _near(evidence, "resume", before=2000) is not None:
+        yield say("resume_fault", 1.5, text + ", since a resume")
+    yield say("learning_rate", 5.0, text)
+
+
+def rate_jump(evidence: Evidence) -> Iterator[Voice]:
+    """Speak of a learning rate that rose just before the event."""
+    logged = evidence.series.get("lr")
+    if logged is None:
+        return
+    onset = evidence.event.onset
+    before = level_before(logged, onset - NEAR_STEPS, points=8)
+    now = _value_at(logged, onset)
+    if before is None or now is None or before <= 0:
+        return
+    if now > 1.3 * before:
+        yield say("learning_rate", 3.5, f"the learning rate rose from {before:.3g} to {now:.3g}")
+
+
+def mixture(evidence: Evidence) -> Iterator[Voice]:
+    """Speak of a change of sources, announced or visible in the shares of the batch."""
+    change = _near(evidence, "mixture")
+    moved = _largest_share_move(evidence)
+    if change is not None:
+        how = "announced" if change.announced else "found"
+        yield say("mix_change", 5.0, f"a change of the mixture was {how} at step {change.step}")
+        yield say("bad_data", -1.5, "the mixture was changed on purpose")
+    elif moved is not None:
+        name, before, after = moved
+        yield say("mix_change", 3.5, f"source {name} went from {before:.0%} to {after:.0%}")
+    else:
+        yield say("mix_change", -1.0, "no change of the mixture is known")
+
+
+def _largest_share_move(evidence: Evidence) -> tuple[str, float, float] | None:
+    best = None
+    for name, series in evidence.series.items():
+        if not name.startswith("share/"):
+            continue
+        before = level_before(series, evidence.event.onset)
+        inside = series.between(evidence.event.onset, last_step(evidence))
+        if before is None or not len(inside):
+            continue
+        after = float(np.median(inside))
+        if abs(after - before) > 0.15 and (best is None or abs(after - before) > best[0]):
+            best = (abs(after - before), name.removeprefix("share/"), before, after)
+    return best[1:] if best else None
+
+
+def logging(evidence: Evidence) -> Iterator[Voice]:
+    """Speak of a loss that moved alone, while everything else stood still."""
+    if _near(evidence, "logging") is not None:
+        yield say("logging", 4.0, "the logging was changed at this step")
+    gradient, heldout = evidence.series.get("grad_norm"), evidence.series.get("heldout_loss")
+    still = [
+        name
+        for name, series in (("gradient norm", gradient), ("held-out loss", heldout))
+        if series is not None and _stood_still(series, evidence)
+    ]
+    ratio = _clean_ratio(evidence)
+    if ratio is not None and still:
+        text = f"the loss is {ratio:.3g} times its level without more noise; unmoved: "
+        yield say("logging", 4.0, text + " and ".join(still))
+
+
+def _stood_still(series: Series, evidence: Evidence) -> bool:
+    before = level_before(series, evidence.event.onset)
+    inside = series.between(evidence.event.onset, last_step(evidence))
+    if before is None or not len(inside):
+        return False
+    return abs(float(np.median(inside)) - before) <= 0.1 * abs(before)
+
+
+def _clean_ratio(evidence: Evidence) -> float | None:
+    """Return how much higher the loss stands if it stands still there, at once and for good."""
+    loss = evidence.series.get("loss")
+    if loss is None:
+        return None
+    before = level_before(loss, evidence.event.onset, points=32)
+    inside = loss.between(evidence.event.onset, last_step(evidence) + 16)
+    if before is None or before <= 0 or len(inside) < 4:
+        return None
+    ratio = float(np.median(inside)) / before
+    spread = float(inside.max() - inside.min()) / float(np.median(inside))
+    return ratio if ratio > 1.05 and spread < 0.1 * ratio and spread < ratio - 1 else None
+
+
+def evaluation(evidence: Evidence) -> Iterator[Voice]:
+    """Speak of a held-out loss that moved while the training loss did not."""
+    if _near(evidence, "evaluation", before=1000) is not None:
+        yield say("eval_drift", 3.0, "the evaluation was changed")
+    if "heldout_loss" in evidence.event.signals and "loss" not in evidence.event.signals:
+        yield say("eval_drift", 3.0, "only the held-out loss moved")
+    elif "loss" in evidence.event.signals:
+        yield say("eval_drift", -3.0, "the training loss itself moved")
+
+
+def _value_at(series: Series, step: int) -> float | None:
+    at = np.flatnonzero((series.steps <= step) & np.isfinite(series.values))
+    return float(series.values[at[-1]]) if len(at) else None
+
+
+CONTEXT_RULES: tuple[Rule, ...] = (resume, schedule, rate_jump, mixture, logging, evaluation)

@@ -1,0 +1,155 @@
+"""Rules about the data: the documents of the window, trials and twin runs. Asked last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .evidence import Evidence, Trial, Twin, Window
+from .rules import Rule, Voice, say
+
+RISEN_SHARE = 0.1
+
+
+def documents(evidence: Evidence) -> Iterator[Voice]:
+    """Compare the window's documents with those of control windows."""
+    window = evidence.window
+    if window is None:
+        return
+    for defect in window.defects:
+        yield say("bad_data", 5.0, f"format defect: {defect}")
+    if window.controls == 0:
+        return
+    text = (
+        f"{window.flagged_share:.0%} of the window's tokens are in condemned documents, "
+        f"{window.control_share:.1%} of {window.controls} control windows"
+    )
+    if _is_worse(window):
+        yield say("bad_data", 4.0 if window.flagged_share > 0.3 else 3.0, text)
+    else:
+        yield say("bad_data", -2.0, text)
+    if window.loss_share is not None:
+        yield from _losses(window.loss_share)
+
+
+def _losses(share: float) -> Iterator[Voice]:
+    text = f"{share:.0%} of the excess loss is in the condemned documents"
+    yield say("bad_data", 2.0 if share > 0.5 else -1.5, text)
+
+
+def _is_worse(window: Window) -> bool:
+    return window.flagged_share - window.control_share > RISEN_SHARE
+
+
+def trials(evidence: Evidence) -> Iterator[Voice]:
+    """Weigh what replays and skips showed."""
+    for trial in evidence.trials:
+        if trial.kind == "replay":
+            yield from _replay(trial)
+        elif trial.kind == "skip":
+            yield from _skip(trial)
+        elif trial.kind == "other_state":
+            yield from _other_state(trial)
+        else:
+            yield from _other_data(trial)
+
+
+def _replay(trial: Trial) -> Iterator[Voice]:
+    if trial.bitwise is False:
+        text = "the replay gave different numbers from the same state and batches"
+        yield say("hardware", 5.0, text)
+        yield say("bad_data", -5.0, text)
+    elif trial.recurred:
+        text = "the spike came back when the same batches were replayed"
+        yield say("bad_data", 1.5, text)
+        yield say("data_state", 1.5, text)
+        yield say("hardware", -3.0, text)
+    else:
+        text = "the spike did not come back when the same batches were replayed"
+        yield say("hardware", 3.0, text)
+        yield say("bad_data", -4.0, text)
+
+
+def _skip(trial: Trial) -> Iterator[Voice]:
+    if trial.recurred:
+        text = "the spike came back with the suspects left out"
+        yield say("bad_data", -6.0, text)
+        yield say("data_state", -4.0, text)
+        yield say("learning_rate", 2.5, text)
+    else:
+        text = "the spike stayed away with the suspects left out"
+        yield say("bad_data", 2.5, text)
+        yield say("data_state", 2.0, text)
+
+
+def _other_state(trial: Trial) -> Iterator[Voice]:
+    if trial.recurred:
+        yield say("bad_data", 2.0, "the same batches do harm from another checkpoint too")
+        yield say("data_state", -2.0, "the same batches do harm from another checkpoint too")
+    else:
+        yield say("data_state", 4.0, "the same batches do no harm from another checkpoint")
+        yield say("bad_data", -2.5, "the same batches do no harm from another checkpoint")
+
+
+def _other_data(trial: Trial) -> Iterator[Voice]:
+    if trial.recurred:
+        text = "other batches from the same checkpoint spike as well"
+        yield say("bad_data", -4.0, text)
+        yield say("learning_rate", 2.0, text)
+    else:
+        yield say("bad_data", 1.0, "other batches from the same checkpoint do not spike")
+
+
+def twins(evidence: Evidence) -> Iterator[Voice]:
+    """Weigh twin runs: the same data should do the same harm."""
+    for twin in evidence.twins:
+        yield from _twin(twin)
+
+
+def _twin(twin: Twin) -> Iterator[Voice]:
+    if twin.same_data and twin.coincides:
+        yield say("bad_data", 3.0, "a twin run on the same data spikes at the same steps")
+    elif twin.same_data:
+        text = "a twin run on the same data does not spike there"
+        yield say("bad_data", -4.0, text)
+        yield say("data_state", 1.0, text)
+        yield say("hardware", 0.5, text)
+    elif twin.coincides:
+        yield say("bad_data", -2.0, "a twin run on other data spikes at the same steps")
+        yield say("learning_rate", 1.5, "a twin run on other data spikes at the same steps")
+
+
+def shape(evidence: Evidence) -> Iterator[Voice]:
+    """Speak of one source alone that moved: a hint, not a proof."""
+    rose, asked = 0, 0
+    for name, series in evidence.series.items():
+        if not name.startswith("loss/"):
+            continue
+        inside = series.between(evidence.event.onset, evidence.event.detected)
+        before = series.between(0, evidence.event.onset - 1)[-64:]
+        if len(inside) and len(before) >= 8:
+            asked += 1
+            rose += bool(inside.max() > before.mean() + 5 * max(before.std(), 1e-3))
+    if asked > 1 and 0 < rose <= asked / 2:
+        yield say("bad_data", 1.0, f"the loss rose in {rose} of {asked} sources only")
+    elif asked > 1 and rose == asked:
+        yield say("bad_data", -0.5, "the loss rose in every source alike")
+
+
+def has_documentary_evidence(evidence: Evidence) -> bool:
+    """Whether documents, per-sample losses, a trial or a same-data twin speak for bad data."""
+    window = evidence.window
+    named = window is not None and (bool(window.defects) or _is_worse(window))
+    tried = any(trial.kind == "skip" and not trial.recurred for trial in evidence.trials) and any(
+        trial.kind == "replay" and trial.recurred for trial in evidence.trials
+    )
+    twin = any(each.same_data and each.coincides for each in evidence.twins)
+    return named or tried or twin
+
+
+def has_state_trial(evidence: Evidence) -> bool:
+    """Whether an experiment compared the same data from two states."""
+    tried = any(trial.kind in ("other_state", "skip") for trial in evidence.trials)
+    return tried or any(twin.same_data for twin in evidence.twins)
+
+
+DATA_RULES: tuple[Rule, ...] = (documents, trials, twins, shape)

@@ -1,0 +1,148 @@
+"""Rules about the run's own signals: gradient norm, numerics, logits, optimizer, hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from .evidence import Evidence
+from .rules import Rule, Voice, last_step, level_before, say
+from .series import Series
+
+LEAD_STEPS = 30
+RECENT_EVENTS = 3
+
+
+def gradient(evidence: Evidence) -> Iterator[Voice]:
+    """Speak of a gradient norm that rose before the loss; by itself it is a symptom."""
+    series = evidence.series.get("grad_norm")
+    if series is None:
+        return
+    before = level_before(series, evidence.event.onset)
+    inside = series.between(evidence.event.onset, last_step(evidence))
+    if before is None or before <= 0 or not len(inside):
+        return
+    ratio = float(inside.max()) / before
+    if ratio < 2:
+        yield say("gradient_explosion", -1.0, f"the gradient norm rose only {ratio:.1f} times")
+        return
+    climbing = _climbs(inside)
+    text = f"the gradient norm reached {ratio:.3g} times its level"
+    if evidence.lead is not None:
+        lead = f"{evidence.lead.layer} moved {evidence.lead.steps_ahead} steps before the loss"
+        yield say("gradient_explosion", 2.5, f"{text}, and {lead}")
+    elif climbing and ratio > 20:
+        yield say("gradient_explosion", 2.0, f"{text}, climbing over several steps")
+    else:
+        yield say("gradient_explosion", 0.5, f"{text}; a symptom unless a layer leads")
+
+
+def _climbs(values: np.ndarray) -> bool:
+    top = int(values.argmax())
+    return top >= 2 and bool((np.diff(values[: top + 1]) > 0).mean() > 0.7)
+
+
+def numerics(evidence: Evidence) -> Iterator[Voice]:
+    """Speak of overflow: values that are not finite, a falling loss scale, probe counters."""
+    if evidence.event.kind == "nonfinite":
+        yield say("numerics", 2.0, "the loss is not finite")
+    scale = evidence.series.get("loss_scale")
+    if scale is not None:
+        yield from _scale(scale, evidence)
+    counts = evidence.series.get("nonfinite")
+    if counts is not None:
+        inside = counts.between(evidence.event.onset - LEAD_STEPS, last_step(evidence))
+        if len(inside) and inside.max() > 0:
+            yield say("numerics", 3.0, f"{inside.max():g} values were not finite")
+
+
+def _scale(scale: Series, evidence: Evidence) -> Iterator[Voice]:
+    first = evidence.event.onset - LEAD_STEPS
+    values = scale.between(first, last_step(evidence))
+    falls = int((np.diff(values) < 0).sum()) if len(values) > 1 else 0
+    if falls >= 2:
+        yield say("numerics", 3.5, f"the loss scale was reduced {falls} times around the event")
+    elif falls == 0:
+        yield say("numerics", -1.0, "the loss scale held")
+
+
+def rate_too_high(evidence: Evidence) -> Iterator[Voice]:
+    """Speak of small spikes that came before, and of a loss that does not come back."""
+    before = [event for event in evidence.earlier if event.kind in ("spike", "divergence")]
+    if len(before) >= RECENT_EVENTS:
+        yield say("learning_rate", 2.5, f"{len(before)} spikes came before this one")
+    elif before:
+        yield say("learning_rate", 1.0, f"{len(before)} earlier spike in this run")
+    if evidence.event.kind == "divergence":
+        yield say("learning_rate", 1.5, "the loss does not come back by itself")
+
+
+def attention(evidence: Evidence) -> Iterator[Voice]:
+    """Speak of attention logits that have grown over the run."""
+    yield from _growth(evidence, "attention_logit", "attention_logits", 2.0, 20.0)
+
+
+def output(evidence: Evidence) -> Iterator[Voice]:
+    """Speak of output logits whose log-sum-exp has drifted from zero."""
+    yield from _growth(evidence, "output_lse", "output_logits", 2.0, 4.0)
+
+
+def _growth(
+    evidence: Evidence, prefix: str, cause: str, ratio: float, size: float
+) -> Iterator[Voice]:
+    named = [name for name in evidence.series if name.split("/")[0] == prefix]
+    for name in sorted(named):
+        series = evidence.series[name]
+        finite = np.isfinite(series.values) & (series.steps <= last_step(evidence))
+        values = np.abs(series.values[finite])
+        if len(values) < 8:
+            continue
+        early = float(np.median(values[: len(values) // 3]))
+        late = float(np.median(values[-4:]))
+        if late > size and late > ratio * max(early, 1e-9):
+            yield say(cause, 4.0, f"{name} grew from {early:.3g} to {late:.3g}")
+            return
+    if named:
+        yield say(cause, -1.5, f"{prefix} kept its level")
+
+
+def optimizer(evidence: Evidence) -> Iterator[Voice]:
+    """Speak of updates that are large for their weights where second moments are tiny."""
+    series = evidence.series.get("rare_update_ratio")
+    if series is None:
+        return
+    before = level_before(series, evidence.event.onset)
+    inside = series.between(evidence.event.onset - 3, last_step(evidence))
+    if before is None or not len(inside):
+        return
+    ratio = float(inside.max()) / max(before, 1e-12)
+    if ratio > 5:
+        text = f"updates of rarely seen embedding rows rose {ratio:.3g} times"
+        yield say("adam_epsilon", 4.0, text)
+    else:
+        yield say("adam_epsilon", -1.0, "updates of rare embedding rows kept their size")
+
+
+def hardware(evidence: Evidence) -> Iterator[Voice]:
+    """Speak of what the machines reported."""
+    for sign in evidence.hardware:
+        yield say("hardware", 5.0 if sign.severe else 1.5, sign.what)
+    mismatch = evidence.series.get("checksum_mismatch")
+    if mismatch is not None:
+        inside = mismatch.between(evidence.event.onset - LEAD_STEPS, last_step(evidence))
+        if len(inside) and inside.max() > 0:
+            yield say("hardware", 5.0, "parameters differ between ranks that must agree")
+        elif len(inside):
+            yield say("hardware", -1.5, "parameters agree on all ranks")
+
+
+SIGNAL_RULES: tuple[Rule, ...] = (
+    gradient,
+    numerics,
+    rate_too_high,
+    attention,
+    output,
+    optimizer,
+    hardware,
+)
