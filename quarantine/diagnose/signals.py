@@ -164,7 +164,7 @@ def _check_header(header: list[str], path: Path) -> None:
         raise FormatError(f"{path} has two columns named {twice[0]!r}; rename one of them")
 
 
-def _collect(rows: list[_Row], chosen: dict[str, str], path: Path, skipped: list[str]) -> Log:
+def _column_names(rows: list[_Row], chosen: dict[str, str], path: Path) -> dict[str, str]:
     if not rows:
         raise FormatError(f"{path} holds no rows; a log has a header and at least one row")
     columns = list(dict.fromkeys(name for row in rows for name in row.cells))
@@ -174,13 +174,18 @@ def _collect(rows: list[_Row], chosen: dict[str, str], path: Path, skipped: list
                 f"{path} has no column {column!r} for {name}; it has {_listed(columns)}"
             )
     names = canonical_names(columns, chosen)
-    wanted = {name: column for column, name in names.items()}
     for name in ("step", "loss"):
-        if name not in wanted:
+        if name not in names.values():
             raise FormatError(
                 f"{path} has no column for {name}; it has {_listed(columns)}; "
                 f"name it with --{name} COLUMN"
             )
+    return names
+
+
+def _collect(rows: list[_Row], chosen: dict[str, str], path: Path, skipped: list[str]) -> Log:
+    names = _column_names(rows, chosen, path)
+    wanted = {name: column for column, name in names.items()}
     series, left_out = {}, []
     for column, name in names.items():
         if name == "step":
