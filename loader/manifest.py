@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -297,10 +298,11 @@ class _Sidecar:
         self._count = count
         self._path = path
         try:
-            self._handle = path.open("rb", buffering=0)
+            self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError as error:
             raise IntegrityError(f"{path} is missing; index the corpus anew") from error
-        size = os.fstat(self._handle.fileno()).st_size
+        weakref.finalize(self, os.close, self._handle)
+        size = os.fstat(self._handle).st_size
         if size != count * self._dtype.itemsize:
             raise IntegrityError(
                 f"{path} has {size} bytes, {count} documents need "
@@ -312,7 +314,7 @@ class _Sidecar:
             raise NotFound(f"documents {low} to {high} are not all within 0 to {self._count}")
         item = self._dtype.itemsize
         data = bytearray((high - low) * item)
-        if os.preadv(self._handle.fileno(), [data], low * item) != len(data):
+        if os.preadv(self._handle, [data], low * item) != len(data):
             raise IntegrityError(f"{self._path} ends early; index the corpus anew")
         return np.frombuffer(data, self._dtype)
 
