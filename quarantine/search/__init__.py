@@ -1,1 +1,1 @@
-"""shardward.quarantine.search"""
+"""Finding bad documents: features, detectors, near-duplicate signatures and corpus-wide search."""

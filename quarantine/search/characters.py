@@ -28,7 +28,7 @@ UNSTABLE = 1 << 26
 class CharacterTable:
     """Two-stage table over all code points.
 
-    `pages` is uint16[4352]: the cell page of each 256 code points. `cells` is uint32[256 × pages]:
+    `pages` is uint16[4352], the cell page of each 256 code points. `cells` is uint32[256 * pages],
     the folded code point in the low 21 bits, the class from bit 24, `UNSTABLE` at bit 26.
     `ascii` is uint8[256]: the folded byte of a word character, 0 for a separator.
     """

@@ -1,4 +1,4 @@
-"""Text columns of every Arrow kind as one byte buffer and offsets, without copying where possible."""
+"""Text columns of every Arrow kind as one byte buffer and offsets, copied only where needed."""
 
 from __future__ import annotations
 
@@ -110,8 +110,9 @@ def _view(array: Any, offset_type: type[np.int32 | np.int64]) -> TextChunk:
     if offsets is None or len(array) == 0:
         return chunk_of([])
     rows = np.frombuffer(offsets, dtype=offset_type)[array.offset : array.offset + len(array) + 1]
-    values = b"" if data is None else data
-    return TextChunk(data=np.frombuffer(values, dtype=np.uint8), offsets=rows.astype(np.int64))
+    values = np.frombuffer(b"" if data is None else data, dtype=np.uint8)
+    values.flags.writeable = False  # one kind of array for the kernels, so each compiles once
+    return TextChunk(data=values, offsets=rows.astype(np.int64))
 
 
 def _is_bytes(kind: Any) -> bool:

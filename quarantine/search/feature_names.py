@@ -17,7 +17,7 @@ class Feature(IntEnum):
     LINES = auto()
     """Pieces between runs of newlines."""
     CONTROL = auto()
-    """C0 controls other than tab, newline, form feed and return, and DEL."""
+    """C0 controls and DEL, other than white space, backspace and escape."""
     NUL = auto()
     REPLACEMENT = auto()
     """U+FFFD as written in the text, or for bytes that are not UTF-8."""
@@ -42,7 +42,7 @@ class Feature(IntEnum):
     """U+00A0 to U+00FF."""
     CYRILLIC = auto()
     UNSPACED = auto()
-    """Scripts written without spaces: U+0E00 to 0EFF, U+1000 to 109F, U+1780 to 17FF, U+2E80 to D7AF."""
+    """Scripts without spaces: U+0E00 to 0EFF, 1000 to 109F, 1780 to 17FF, 2E80 to D7AF."""
     FOREIGN = auto()
     """Other characters from U+0250 on."""
     PRIVATE = auto()

@@ -1,4 +1,4 @@
-"""Features of text columns: 43 numbers and an 8 × 8 class transition matrix per document."""
+"""Features of text columns: 43 numbers and an 8 by 8 class transition matrix per document."""
 
 from __future__ import annotations
 
@@ -55,6 +55,7 @@ def byte_classes() -> NDArray[np.uint8]:
     table[:128] = 5
     table[:32] = 6
     table[127] = 6
+    table[[8, 27]] = 5  # overstrikes and terminal colours are text
     table[97:123] = 0
     table[65:91] = 1
     table[48:58] = 2

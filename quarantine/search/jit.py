@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
+from numpy.typing import NDArray
+
+Number = Any
+"""A machine number within a kernel; numba infers its type."""
+
+# Arrays within a kernel; the name says the type that callers pass.
+UInt8s = NDArray[Any]
+UInt16s = NDArray[Any]
+UInt32s = NDArray[Any]
+UInt64s = NDArray[Any]
+Int32s = NDArray[Any]
+Int64s = NDArray[Any]
+Float32s = NDArray[Any]
 
 Function = TypeVar("Function", bound=Callable[..., object])
 

@@ -6,12 +6,14 @@ with odd a. Words are hashed in blocks, so that a document of any size needs the
 the last words of a block are carried over to the next.
 """
 
+# Kernels are called by numba, which knows no keyword-only arguments.
+# ruff: noqa: PLR0917
+
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .jit import kernel
+from .jit import Int64s, Number, UInt8s, UInt16s, UInt32s, UInt64s, kernel
 
 U32 = np.uint32
 U64 = np.uint64
@@ -25,7 +27,7 @@ EMPTY = U32(0xFFFFFFFF)
 
 
 @kernel
-def finish64(h: np.uint64) -> np.uint64:
+def finish64(h: Number) -> Number:
     """Return the MurmurHash3 64-bit finaliser of `h`."""
     h = (h ^ (h >> U64(33))) * U64(0xFF51AFD7ED558CCD)
     h = (h ^ (h >> U64(33))) * U64(0xC4CEB9FE1A85EC53)
@@ -33,7 +35,7 @@ def finish64(h: np.uint64) -> np.uint64:
 
 
 @kernel
-def finish32(h: np.uint32) -> np.uint32:
+def finish32(h: Number) -> Number:
     """Return the MurmurHash3 32-bit finaliser of `h`."""
     h = U32((h ^ (h >> U32(16))) * U32(0x85EBCA6B))
     h = U32((h ^ (h >> U32(13))) * U32(0xC2B2AE35))
@@ -41,38 +43,40 @@ def finish32(h: np.uint32) -> np.uint32:
 
 
 @kernel
-def decode(data: NDArray[np.uint8], i: np.uint64, end: np.uint64) -> tuple[np.uint32, np.uint64]:
+def decode(data: UInt8s, i: Number, end: Number) -> tuple[Number, Number]:
     """Return the code point at byte `i` and the next position; invalid bytes give U+FFFD."""
     c = U32(data[i])
     one = U64(1)
     if c >= U32(0xC2) and c < U32(0xE0) and i + one < end and (data[i + one] & 0xC0) == 0x80:
         return ((c & U32(31)) << U32(6)) | (U32(data[i + one]) & U32(63)), i + U64(2)
-    if c >= U32(0xE0) and i + U64(2) < end and (data[i + one] & 0xC0) == 0x80:
-        if (data[i + U64(2)] & 0xC0) == 0x80:
-            pair = ((U32(data[i + one]) & U32(63)) << U32(6)) | (U32(data[i + U64(2)]) & U32(63))
-            if c < U32(0xF0):
-                cp = ((c & U32(15)) << U32(12)) | pair
-                if cp >= U32(0x800) and (cp < U32(0xD800) or cp >= U32(0xE000)):
-                    return cp, i + U64(3)
-            elif c < U32(0xF5) and i + U64(3) < end and (data[i + U64(3)] & 0xC0) == 0x80:
-                cp = ((c & U32(7)) << U32(18)) | (pair << U32(6)) | (U32(data[i + U64(3)]) & U32(63))
-                if cp >= U32(0x10000) and cp < U32(0x110000):
-                    return cp, i + U64(4)
+    if c < U32(0xE0) or c >= U32(0xF5) or i + U64(2) >= end:
+        return U32(0xFFFD), i + one
+    if (data[i + one] & 0xC0) != 0x80 or (data[i + U64(2)] & 0xC0) != 0x80:
+        return U32(0xFFFD), i + one
+    pair = ((U32(data[i + one]) & U32(63)) << U32(6)) | (U32(data[i + U64(2)]) & U32(63))
+    if c < U32(0xF0):
+        cp = ((c & U32(15)) << U32(12)) | pair
+        if cp >= U32(0x800) and (cp < U32(0xD800) or cp >= U32(0xE000)):
+            return cp, i + U64(3)
+    elif i + U64(3) < end and (data[i + U64(3)] & 0xC0) == 0x80:
+        cp = ((c & U32(7)) << U32(18)) | (pair << U32(6)) | (U32(data[i + U64(3)]) & U32(63))
+        if cp >= U32(0x10000) and cp < U32(0x110000):
+            return cp, i + U64(4)
     return U32(0xFFFD), i + one
 
 
 @kernel
 def hash_words(
-    data: NDArray[np.uint8],
-    i: np.uint64,
-    end: np.uint64,
-    h: np.uint64,
-    ascii_folds: NDArray[np.uint8],
-    pages: NDArray[np.uint16],
-    cells: NDArray[np.uint32],
-    out: NDArray[np.uint64],
-    n: np.uint64,
-) -> tuple[np.uint64, np.uint64, np.uint64, np.uint32]:
+    data: UInt8s,
+    i: Number,
+    end: Number,
+    h: Number,
+    ascii_folds: UInt8s,
+    pages: UInt16s,
+    cells: UInt32s,
+    out: UInt64s,
+    n: Number,
+) -> tuple[Number, Number, Number, Number]:
     """Append word hashes to `out` from byte `i` on until it is nearly full or the text ends.
 
     Returns the next byte, the open word's hash, the number of words, and the or of all cells.
@@ -113,7 +117,7 @@ def hash_words(
 
 
 @kernel
-def hash_shingles(words: NDArray[np.uint64], n: np.uint64, out: NDArray[np.uint64]) -> np.uint64:
+def hash_shingles(words: UInt64s, n: Number, out: UInt64s) -> Number:
     """Write the hashes of the `n` words' shingles to `out`; return how many."""
     if n == U64(0):
         return U64(0)
@@ -137,11 +141,11 @@ def hash_shingles(words: NDArray[np.uint64], n: np.uint64, out: NDArray[np.uint6
 
 @kernel
 def lower_minima(
-    hashes: NDArray[np.uint32],
-    count: np.uint64,
-    a: NDArray[np.uint32],
-    b: NDArray[np.uint32],
-    minima: NDArray[np.uint32],
+    hashes: UInt32s,
+    count: Number,
+    a: UInt32s,
+    b: UInt32s,
+    minima: UInt32s,
 ) -> None:
     """Lower the running minima of all permutations by `count` hashes (a multiple of 8)."""
     for j in range(U64(a.size)):
@@ -155,12 +159,12 @@ def lower_minima(
 
 @kernel
 def fold_block(
-    shingles: NDArray[np.uint64],
-    count: np.uint64,
-    hashes: NDArray[np.uint32],
-    a: NDArray[np.uint32],
-    b: NDArray[np.uint32],
-    minima: NDArray[np.uint32],
+    shingles: UInt64s,
+    count: Number,
+    hashes: UInt32s,
+    a: UInt32s,
+    b: UInt32s,
+    minima: UInt32s,
 ) -> None:
     """Fold `count` shingles into the minima, padded by a repeated hash, which changes none."""
     for i in range(count):
@@ -174,16 +178,16 @@ def fold_block(
 
 @kernel
 def sign_documents(
-    data: NDArray[np.uint8],
-    offsets: NDArray[np.int64],
-    ascii_folds: NDArray[np.uint8],
-    pages: NDArray[np.uint16],
-    cells: NDArray[np.uint32],
-    a: NDArray[np.uint32],
-    b: NDArray[np.uint32],
-    signatures: NDArray[np.uint32],
-    counts: NDArray[np.int64],
-    seen: NDArray[np.uint32],
+    data: UInt8s,
+    offsets: Int64s,
+    ascii_folds: UInt8s,
+    pages: UInt16s,
+    cells: UInt32s,
+    a: UInt32s,
+    b: UInt32s,
+    signatures: UInt32s,
+    counts: Int64s,
+    seen: UInt32s,
 ) -> None:
     """Sign documents `data[offsets[d]:offsets[d + 1]]` into `signatures` uint32[N, K].
 
@@ -220,13 +224,13 @@ def sign_documents(
 
 @kernel
 def collect_shingles(
-    data: NDArray[np.uint8],
-    ascii_folds: NDArray[np.uint8],
-    pages: NDArray[np.uint16],
-    cells: NDArray[np.uint32],
-    ceiling: np.uint64,
-    out: NDArray[np.uint64],
-) -> np.int64:
+    data: UInt8s,
+    ascii_folds: UInt8s,
+    pages: UInt16s,
+    cells: UInt32s,
+    ceiling: Number,
+    out: UInt64s,
+) -> Number:
     """Write the shingle hashes at or below `ceiling` of one document to `out`; return how many.
 
     Stops when `out` is full.

@@ -1,12 +1,14 @@
 """The kernel that reads each byte of a document once and fills its row of features."""
 
+# Kernels are called by numba, which knows no keyword-only arguments.
+# ruff: noqa: PLR0917
+
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .feature_names import Feature
-from .jit import kernel
+from .jit import Float32s, Int32s, Int64s, Number, UInt8s, UInt64s, kernel
 from .kernels import decode
 from .kernels_repetition import (
     byte_period,
@@ -40,7 +42,7 @@ F_GOPHER = int(Feature.GOPHER)
 
 
 @kernel
-def count_script(cp: np.uint32, previous: np.uint32, tally: NDArray[np.int64]) -> None:
+def count_script(cp: Number, previous: Number, tally: Int64s) -> None:
     """Count one character above ASCII by its block, and pairs that look like mojibake."""
     if cp == U32(0xFFFD):
         tally[T_REPLACEMENT] += 1
@@ -68,7 +70,7 @@ def count_script(cp: np.uint32, previous: np.uint32, tally: NDArray[np.int64]) -
 
 
 @kernel
-def is_space(cp: np.uint32) -> bool:
+def is_space(cp: Number) -> Number:
     """Return whether a character above ASCII is white space."""
     return (
         cp == U32(0x85)
@@ -84,7 +86,7 @@ def is_space(cp: np.uint32) -> bool:
 
 
 @kernel
-def end_run(cp: np.uint32, run: np.int64, tally: NDArray[np.int64]) -> None:
+def end_run(cp: Number, run: Number, tally: Int64s) -> None:
     """Count a finished run of one character."""
     tally[T_RUN] = max(tally[T_RUN], run)
     if cp != U32(32) and cp != U32(9) and cp != U32(10):
@@ -93,16 +95,15 @@ def end_run(cp: np.uint32, run: np.int64, tally: NDArray[np.int64]) -> None:
 
 @kernel
 def end_word(
-    h: np.uint64,
-    length: np.int64,
-    words: NDArray[np.uint64],
-    lengths: NDArray[np.int32],
-    count: np.int64,
-    tally: NDArray[np.int64],
-) -> np.int64:
+    h: Number,
+    length: Number,
+    words: UInt64s,
+    lengths: Int32s,
+    count: Number,
+    tally: Int64s,
+) -> Number:
     """Store a finished word while there is room; return the number of words stored."""
-    if length > tally[T_LONGEST_WORD]:
-        tally[T_LONGEST_WORD] = length
+    tally[T_LONGEST_WORD] = max(tally[T_LONGEST_WORD], length)
     if length > LONG_WORD:
         tally[T_LONG_WORD_CHARACTERS] += length
     if count < words.size:
@@ -113,19 +114,19 @@ def end_word(
 
 
 @kernel
-def read_document(
-    data: NDArray[np.uint8],
-    start: np.uint64,
-    end: np.uint64,
-    classes: NDArray[np.uint8],
-    histogram: NDArray[np.int64],
-    transitions: NDArray[np.int64],
-    words: NDArray[np.uint64],
-    word_lengths: NDArray[np.int32],
-    lines: NDArray[np.uint64],
-    line_lengths: NDArray[np.int32],
-    gaps: NDArray[np.int32],
-    tally: NDArray[np.int64],
+def read_document(  # noqa: C901, PLR0912, PLR0915 (one loop whose state lives in registers)
+    data: UInt8s,
+    start: Number,
+    end: Number,
+    classes: UInt8s,
+    histogram: Int64s,
+    transitions: Int64s,
+    words: UInt64s,
+    word_lengths: Int32s,
+    lines: UInt64s,
+    line_lengths: Int32s,
+    gaps: Int32s,
+    tally: Int64s,
 ) -> None:
     """Read one document: byte histogram, class transitions, word and line hashes, tallies."""
     zero = U64(0)
@@ -200,10 +201,10 @@ def read_document(
 
 @kernel
 def fill_counts(
-    histogram: NDArray[np.int64],
-    classes: NDArray[np.uint8],
-    tally: NDArray[np.int64],
-    row: NDArray[np.float32],
+    histogram: Int64s,
+    classes: UInt8s,
+    tally: Int64s,
+    row: Float32s,
 ) -> None:
     """Fill the features that come from the histogram and the tallies."""
     by_class = np.zeros(8, np.int64)
@@ -242,18 +243,18 @@ def fill_counts(
 
 @kernel
 def fill_repetition(
-    words: NDArray[np.uint64],
-    word_lengths: NDArray[np.int32],
-    lines: NDArray[np.uint64],
-    line_lengths: NDArray[np.int32],
-    gaps: NDArray[np.int32],
-    ends: NDArray[np.int64],
-    keys: NDArray[np.uint64],
-    table: NDArray[np.uint64],
-    slots: NDArray[np.int32],
-    state: NDArray[np.int64],
-    tally: NDArray[np.int64],
-    row: NDArray[np.float32],
+    words: UInt64s,
+    word_lengths: Int32s,
+    lines: UInt64s,
+    line_lengths: Int32s,
+    gaps: Int32s,
+    ends: Int64s,
+    keys: UInt64s,
+    table: UInt64s,
+    slots: Int32s,
+    state: Int64s,
+    tally: Int64s,
+    row: Float32s,
 ) -> None:
     """Fill the duplicate, n-gram and word period features, and the Gopher rule."""
     count = tally[T_WORDS]
@@ -281,9 +282,7 @@ def fill_repetition(
     ends[0] = 0
     for i in range(count):
         ends[i + 1] = ends[i] + word_lengths[i]
-    broken = ngram_features(
-        words, count, ends, characters, keys, table, slots, state, row[F_TOP2:]
-    )
+    broken = ngram_features(words, count, ends, characters, keys, table, slots, state, row[F_TOP2:])
     row[F_GOPHER] = rule if rule > 0 else broken
     times, run = word_period(words, count)
     row[F_PERIOD] = times
@@ -292,12 +291,12 @@ def fill_repetition(
 
 @kernel
 def measure_documents(
-    data: NDArray[np.uint8],
-    offsets: NDArray[np.int64],
-    classes: NDArray[np.uint8],
-    capacity: np.int64,
-    features: NDArray[np.float32],
-    transitions: NDArray[np.float32],
+    data: UInt8s,
+    offsets: Int64s,
+    classes: UInt8s,
+    capacity: Number,
+    features: Float32s,
+    transitions: Float32s,
 ) -> None:
     """Fill `features` float32[N, F] and `transitions` float32[N, 64] of each document.
 
@@ -329,14 +328,34 @@ def measure_documents(
         moves[:] = 0
         tally[:] = 0
         read_document(
-            data, start, end, classes, histogram, moves,
-            words, word_lengths, lines, line_lengths, gaps, tally,
+            data,
+            start,
+            end,
+            classes,
+            histogram,
+            moves,
+            words,
+            word_lengths,
+            lines,
+            line_lengths,
+            gaps,
+            tally,
         )
         row = features[d]
         fill_counts(histogram, classes, tally, row)
         fill_repetition(
-            words, word_lengths, lines, line_lengths, gaps,
-            ends, keys, table, slots, state, tally, row,
+            words,
+            word_lengths,
+            lines,
+            line_lengths,
+            gaps,
+            ends,
+            keys,
+            table,
+            slots,
+            state,
+            tally,
+            row,
         )
         times, run = byte_period(data, start, end)
         row[F_PERIOD + 2] = times

@@ -5,12 +5,14 @@ gives them. An n-gram pass is skipped where a bound proves that its threshold ca
 Sets are one open-addressing table of 48-bit keys with a 16-bit epoch, so clearing it is free.
 """
 
+# Kernels are called by numba, which knows no keyword-only arguments.
+# ruff: noqa: PLR0917
+
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .jit import kernel
+from .jit import Float32s, Int32s, Int64s, Number, UInt8s, UInt64s, kernel
 
 U64 = np.uint64
 EPOCH = U64(0xFFFF)
@@ -23,9 +25,7 @@ MAX_PERIOD = 13
 
 
 @kernel
-def insert(
-    table: NDArray[np.uint64], key: np.uint64, epoch: np.uint64, mask: np.uint64
-) -> tuple[bool, np.uint64]:
+def insert(table: UInt64s, key: Number, epoch: Number, mask: Number) -> tuple[Number, Number]:
     """Return whether `key` was in the table already, and its slot; insert it if not."""
     key ^= key >> U64(31)
     slot = ((key * ODD) >> U64(24)) & mask
@@ -41,7 +41,7 @@ def insert(
 
 
 @kernel
-def next_epoch(table: NDArray[np.uint64], state: NDArray[np.int64]) -> np.uint64:
+def next_epoch(table: UInt64s, state: Int64s) -> Number:
     """Return a fresh epoch, clearing the table when the 16 bits are used up."""
     state[0] += 1
     if state[0] > 65535:
@@ -51,7 +51,7 @@ def next_epoch(table: NDArray[np.uint64], state: NDArray[np.int64]) -> np.uint64
 
 
 @kernel
-def table_mask(table: NDArray[np.uint64], entries: np.int64) -> np.uint64:
+def table_mask(table: UInt64s, entries: Number) -> Number:
     """Return the mask of the smallest table that stays half empty."""
     size = 16
     while size < 2 * entries + 2 and size < table.size:
@@ -61,16 +61,16 @@ def table_mask(table: NDArray[np.uint64], entries: np.int64) -> np.uint64:
 
 @kernel
 def duplicate_lines(
-    lines: NDArray[np.uint64],
-    lengths: NDArray[np.int32],
-    count: np.int64,
-    table: NDArray[np.uint64],
-    mask: np.uint64,
-    epoch: np.uint64,
-) -> tuple[np.int64, np.int64]:
+    lines: UInt64s,
+    lengths: Int32s,
+    count: Number,
+    table: UInt64s,
+    mask: Number,
+    epoch: Number,
+) -> tuple[Number, Number]:
     """Return how many lines repeat an earlier one, and their characters."""
-    repeats = 0
-    characters = 0
+    repeats: Number = 0
+    characters: Number = 0
     for i in range(count):
         known, _ = insert(table, lines[i], epoch, mask)
         if known:
@@ -81,14 +81,14 @@ def duplicate_lines(
 
 @kernel
 def duplicate_paragraphs(
-    lines: NDArray[np.uint64],
-    lengths: NDArray[np.int32],
-    gaps: NDArray[np.int32],
-    count: np.int64,
-    table: NDArray[np.uint64],
-    mask: np.uint64,
-    epoch: np.uint64,
-) -> tuple[np.int64, np.int64, np.int64]:
+    lines: UInt64s,
+    lengths: Int32s,
+    gaps: Int32s,
+    count: Number,
+    table: UInt64s,
+    mask: Number,
+    epoch: Number,
+) -> tuple[Number, Number, Number]:
     """Return paragraphs, how many repeat an earlier one, and the characters of those.
 
     A paragraph ends at two or more newlines; `gaps[i]` newlines stand before line `i`.
@@ -100,10 +100,10 @@ def duplicate_paragraphs(
     while high > low and lengths[high - 1] == 0:
         high -= 1
     paragraphs = 0
-    repeats = 0
-    characters = 0
+    repeats: Number = 0
+    characters: Number = 0
     key = U64(0)
-    length = 0
+    length: Number = 0
     for i in range(low, high + 1):
         if i == high or (i > low and gaps[i] >= 2):
             paragraphs += 1
@@ -123,23 +123,23 @@ def duplicate_paragraphs(
 
 @kernel
 def top_ngram(
-    keys: NDArray[np.uint64],
-    count: np.int64,
-    n: np.int64,
-    ends: NDArray[np.int64],
-    table: NDArray[np.uint64],
-    slots: NDArray[np.int32],
-    mask: np.uint64,
-    epoch: np.uint64,
-) -> tuple[np.int64, np.int64]:
+    keys: UInt64s,
+    count: Number,
+    n: Number,
+    ends: Int64s,
+    table: UInt64s,
+    slots: Int32s,
+    mask: Number,
+    epoch: Number,
+) -> tuple[Number, Number]:
     """Return the characters of the most frequent n-gram, and of the n-gram with most characters.
 
     `slots` int32[2, size] holds count and first place of each key. `ends[i]` is the number of
     characters in the first `i` words. Ties go to the n-gram that came first.
     """
-    best = 0
-    first = np.int64(0)
-    heaviest = 0
+    best: Number = 0
+    first: Number = 0
+    heaviest: Number = 0
     for i in range(count):
         known, slot = insert(table, keys[i], epoch, mask)
         if known:
@@ -158,16 +158,16 @@ def top_ngram(
 
 @kernel
 def repeated_ngrams(
-    keys: NDArray[np.uint64],
-    count: np.int64,
-    n: np.int64,
-    ends: NDArray[np.int64],
-    table: NDArray[np.uint64],
-    mask: np.uint64,
-    epoch: np.uint64,
-) -> np.int64:
+    keys: UInt64s,
+    count: Number,
+    n: Number,
+    ends: Int64s,
+    table: UInt64s,
+    mask: Number,
+    epoch: Number,
+) -> Number:
     """Return the characters in repeated n-grams, each word counted once."""
-    characters = 0
+    characters: Number = 0
     i = 0
     while i < count:
         known, _ = insert(table, keys[i], epoch, mask)
@@ -180,9 +180,7 @@ def repeated_ngrams(
 
 
 @kernel
-def extend_keys(
-    keys: NDArray[np.uint64], words: NDArray[np.uint64], count: np.int64, n: np.int64
-) -> None:
+def extend_keys(keys: UInt64s, words: UInt64s, count: Number, n: Number) -> None:
     """Turn the keys of (n - 1)-grams into those of n-grams, in place."""
     reach = U64(n - 1)
     for i in range(U64(count)):
@@ -191,19 +189,19 @@ def extend_keys(
 
 @kernel
 def ngram_features(
-    words: NDArray[np.uint64],
-    count: np.int64,
-    ends: NDArray[np.int64],
-    characters: np.int64,
-    keys: NDArray[np.uint64],
-    table: NDArray[np.uint64],
-    slots: NDArray[np.int32],
-    state: NDArray[np.int64],
-    out: NDArray[np.float32],
-) -> np.int64:
+    words: UInt64s,
+    count: Number,
+    ends: Int64s,
+    characters: Number,
+    keys: UInt64s,
+    table: UInt64s,
+    slots: Int32s,
+    state: Int64s,
+    out: Float32s,
+) -> Number:
     """Fill out[0:9] with TOP2…DUPLICATE10; return the first limit broken as 5…13, or 0."""
     rule = 0
-    heaviest = 0
+    heaviest: Number = 0
     covered = 0
     mask = table_mask(table, count)
     keys[:count] = words[:count]
@@ -215,9 +213,7 @@ def ngram_features(
         if n < 5:
             if n > 2 and 3 * heaviest <= 0.16 * characters:
                 continue
-            top, heavy = top_ngram(
-                keys, m, n, ends, table, slots, mask, next_epoch(table, state)
-            )
+            top, heavy = top_ngram(keys, m, n, ends, table, slots, mask, next_epoch(table, state))
             if n == 2:
                 heaviest = heavy
             value = top / characters
@@ -226,9 +222,7 @@ def ngram_features(
             # Repeats of longer n-grams lie inside repeats of 5-grams, whose words are `covered`.
             if n > 5 and covered <= 0.05 * characters:
                 break
-            repeated = repeated_ngrams(
-                keys, m, n, ends, table, mask, next_epoch(table, state)
-            )
+            repeated = repeated_ngrams(keys, m, n, ends, table, mask, next_epoch(table, state))
             if n == 5:
                 covered = repeated
             value = repeated / characters
@@ -240,10 +234,10 @@ def ngram_features(
 
 
 @kernel
-def word_period(words: NDArray[np.uint64], count: np.int64) -> tuple[np.int64, np.int64]:
+def word_period(words: UInt64s, count: Number) -> tuple[Number, Number]:
     """Return the most repeats (at least 3) of a unit of 1 to 13 words, and the words of the run."""
-    times = 0
-    longest = 0
+    times: Number = 0
+    longest: Number = 0
     for period in range(1, MAX_PERIOD + 1):
         if count < 3 * period:
             break
@@ -271,7 +265,7 @@ def word_period(words: NDArray[np.uint64], count: np.int64) -> tuple[np.int64, n
 
 
 @kernel
-def same_bytes(data: NDArray[np.uint8], i: np.uint64, p: np.uint64) -> bool:
+def same_bytes(data: UInt8s, i: Number, p: Number) -> Number:
     """Return whether 16 bytes at `i` equal those `p` earlier."""
     difference = np.uint8(0)
     j = i - p
@@ -281,15 +275,13 @@ def same_bytes(data: NDArray[np.uint8], i: np.uint64, p: np.uint64) -> bool:
 
 
 @kernel
-def byte_period(
-    data: NDArray[np.uint8], start: np.uint64, end: np.uint64
-) -> tuple[np.int64, np.int64]:
+def byte_period(data: UInt8s, start: Number, end: Number) -> tuple[Number, Number]:
     """Return the most repeats of a unit of 1 to 13 bytes, and the bytes of the longest run.
 
     Runs under 64 equal bytes are not seen: one byte in 48 is probed.
     """
-    times = 0
-    longest = 0
+    times: Number = 0
+    longest: Number = 0
     if end - start < U64(128):
         return times, longest
     for period in range(1, MAX_PERIOD + 1):

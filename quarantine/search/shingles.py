@@ -83,7 +83,7 @@ def shingle_hash64(shingle: bytes) -> int:
 
 
 def jaccard(left: str, right: str) -> float:
-    """Return |A ∩ B| / |A ∪ B| over the shingle sets; 0.0 when both are empty."""
+    """Return the Jaccard index of the two shingle sets; 0.0 when both are empty."""
     a, b = set(shingles(left)), set(shingles(right))
     union = len(a | b)
     return len(a & b) / union if union else 0.0

@@ -109,7 +109,7 @@ def sign(chunk: TextChunk, *, count: int = PERMUTATIONS, seed: int = 1) -> Signa
 
 
 def normal_bytes(raw: bytes) -> bytes:
-    """Return UTF-8 bytes normalised as `shingles.normalise` does, slice by slice to bound memory."""
+    """Return UTF-8 bytes normalised as by `shingles.normalise`, slice by slice."""
     if len(raw) <= NORMAL_SLICE:
         return _normal_slice(raw)
     pieces, start = [], 0
@@ -143,10 +143,10 @@ def shingle_set(raw: bytes, *, ceiling: int = 2**64 - 1) -> NDArray[np.uint64]:
     table = character_table()
     normal = np.frombuffer(normal_bytes(raw), dtype=np.uint8)
     share = (ceiling + 1) / 2**64
-    out = np.empty(int(min(normal.size + 1, 2 * EXACT_SHINGLES) * min(1.0, 4 * share)) + 64, np.uint64)
-    kept = collect_shingles(
-        normal, table.ascii, table.pages, table.cells, np.uint64(ceiling), out
+    out = np.empty(
+        int(min(normal.size + 1, 2 * EXACT_SHINGLES) * min(1.0, 4 * share)) + 64, np.uint64
     )
+    kept = collect_shingles(normal, table.ascii, table.pages, table.cells, np.uint64(ceiling), out)
     return np.unique(out[: int(kept)])
 
 

@@ -1,0 +1,204 @@
+"""The built-in detectors that read features: what each measures, its line and its gate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import spans as where
+from .feature_names import GOPHER_RULES, Feature
+from .features import Features
+from .findings import Span
+
+Column = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A detector that compares one measure with a line, where its gate is open.
+
+    `line` maps to score 0.5 by value / (value + line). `decides` False annotates only.
+    `relative` True lets the line rise to what is usual for a document's source.
+    """
+
+    name: str
+    family: str
+    measure: Callable[[Features], Column]
+    line: float
+    reason: str
+    spans: Callable[[str], tuple[Span, ...]]
+    gate: Callable[[Features], Mask] | None = None
+    decides: bool = True
+    relative: bool = True
+    version: int = 1
+
+    def values(self, features: Features) -> Column:
+        """Return the measure of each document, float64[N], 0 where the gate is shut."""
+        value = self.measure(features)
+        if self.gate is not None:
+            value[~self.gate(features)] = 0.0
+        return value
+
+    def scores(self, features: Features, line: Column | float | None = None) -> Column:
+        """Return float64[N] in [0, 1); `line` overrides the rule's own."""
+        value = np.maximum(self.values(features), 0.0)
+        scores: Column = value / (value + (self.line if line is None else line))
+        return scores
+
+    def explain(self, features: Features, row: int) -> str:
+        """Return the reason for one document."""
+        value = float(self.values(features)[row])
+        return self.reason.format(
+            value=value,
+            line=self.line,
+            gopher=GOPHER_RULES[int(features.values[row, Feature.GOPHER])],
+        )
+
+
+def column(feature: Feature) -> Callable[[Features], Column]:
+    """Return a measure that is one feature."""
+    return lambda features: features.column(feature).astype(np.float64)
+
+
+def _at_least(feature: Feature, least: float) -> Callable[[Features], Mask]:
+    return lambda features: features.column(feature) >= least
+
+
+def _binary(features: Features) -> Column:
+    parts = (Feature.CONTROL, Feature.C1, Feature.REPLACEMENT)
+    return np.stack([features.column(part) for part in parts]).sum(axis=0).astype(np.float64)
+
+
+def _spaced(features: Features) -> Mask:
+    return (features.column(Feature.UNSPACED) < 0.2) & (features.column(Feature.CHARACTERS) >= 200)
+
+
+def _periodic(features: Features) -> Column:
+    often = features.column(Feature.WORD_PERIOD_TIMES) >= 4
+    return np.where(often, features.column(Feature.WORD_PERIOD_SHARE), 0.0).astype(np.float64)
+
+
+def _gopher(features: Features) -> Column:
+    return (features.column(Feature.GOPHER) > 0).astype(np.float64)
+
+
+_LONG_TEXT = _at_least(Feature.WORDS, 50)
+_SOME_TEXT = _at_least(Feature.CHARACTERS, 200)
+
+BUILT_IN: tuple[Rule, ...] = (
+    Rule(
+        name="binary",
+        family="binary",
+        measure=_binary,
+        line=0.01,
+        reason="{value:.1%} of the characters are controls, C1 or U+FFFD (line {line:.1%})",
+        spans=where.control_spans,
+        gate=_at_least(Feature.CHARACTERS, 32),
+        relative=False,
+    ),
+    Rule(
+        name="character-run",
+        family="repetition",
+        measure=column(Feature.RUN_SHARE),
+        line=0.3,
+        reason="{value:.0%} of the characters lie in runs of one character (line {line:.0%})",
+        spans=where.run_spans,
+        gate=_SOME_TEXT,
+    ),
+    Rule(
+        name="byte-period",
+        family="repetition",
+        measure=column(Feature.BYTE_PERIOD_SHARE),
+        line=0.3,
+        reason="{value:.0%} of the bytes are one unit of 1 to 13 bytes repeated (line {line:.0%})",
+        spans=where.whole,
+        gate=_SOME_TEXT,
+    ),
+    Rule(
+        name="word-period",
+        family="repetition",
+        measure=_periodic,
+        line=0.3,
+        reason="{value:.0%} of the words are one unit of 1 to 13 words repeated (line {line:.0%})",
+        spans=where.repeated_word_spans,
+        gate=_at_least(Feature.WORDS, 20),
+    ),
+    Rule(
+        name="duplicate-lines",
+        family="repetition",
+        measure=column(Feature.LINE_DUPLICATE_CHARACTERS),
+        line=0.55,
+        reason="{value:.0%} of the characters lie in repeated lines (line {line:.0%})",
+        spans=where.repeated_line_spans,
+        gate=_SOME_TEXT,
+    ),
+    Rule(
+        name="duplicate-paragraphs",
+        family="repetition",
+        measure=column(Feature.PARAGRAPH_DUPLICATE_CHARACTERS),
+        line=0.55,
+        reason="{value:.0%} of the characters lie in repeated paragraphs (line {line:.0%})",
+        spans=where.repeated_line_spans,
+        gate=_SOME_TEXT,
+    ),
+    Rule(
+        name="repeated-5-grams",
+        family="repetition",
+        measure=column(Feature.DUPLICATE5),
+        line=0.6,
+        reason="{value:.0%} of the characters lie in repeated word 5-grams (line {line:.0%})",
+        spans=where.repeated_word_spans,
+        gate=_LONG_TEXT,
+    ),
+    Rule(
+        name="top-2-gram",
+        family="repetition",
+        measure=column(Feature.TOP2),
+        line=0.4,
+        reason="one pair of words makes up {value:.0%} of the characters (line {line:.0%})",
+        spans=where.repeated_word_spans,
+        gate=_LONG_TEXT,
+    ),
+    Rule(
+        name="long-words",
+        family="encoded",
+        measure=column(Feature.LONG_WORD_SHARE),
+        line=0.5,
+        reason="{value:.0%} of the characters lie in words over 100 characters (line {line:.0%})",
+        spans=where.long_word_spans,
+        gate=_spaced,
+    ),
+    Rule(
+        name="digits",
+        family="numbers",
+        measure=column(Feature.DIGIT),
+        line=0.3,
+        reason="{value:.0%} of the characters are digits (line {line:.0%})",
+        spans=where.digit_spans,
+        gate=_SOME_TEXT,
+    ),
+    Rule(
+        name="mojibake",
+        family="mojibake",
+        measure=column(Feature.MOJIBAKE),
+        line=0.04,
+        reason="{value:.1%} of the characters are pairs left by a wrong decoding (line {line:.1%})",
+        spans=where.mojibake_spans,
+        gate=_at_least(Feature.CHARACTERS, 100),
+        relative=False,
+    ),
+    Rule(
+        name="gopher-repetition",
+        family="repetition",
+        measure=_gopher,
+        line=1.0,
+        reason="breaks Gopher's limit on {gopher}",
+        spans=where.repeated_word_spans,
+        gate=_LONG_TEXT,
+        decides=False,
+    ),
+)

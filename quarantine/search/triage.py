@@ -1,0 +1,169 @@
+"""Which documents of a spike window look guilty, measured against control windows.
+
+A detector that fires as strongly and as often in the control windows as in the window explains
+nothing, so a finding's score is weighed by how much of its rate the controls leave unexplained.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from .columns import text_chunks
+from .detectors import detect_documents
+from .findings import DECISIVE, Finding, Suspect
+from .near import Pair, pairs_within
+
+if TYPE_CHECKING:
+    from ...loader.manifest import Manifest
+
+NEAR = 0.25
+"""Exact Jaccard from which two documents of a window are copies, one of them edited."""
+COPIES = 3
+"""A cluster of this many copies within one window crosses the line."""
+COPY_DETECTOR = "copies"
+MOST_COMPARED = 16384
+"""Documents of window and controls together that are compared with each other."""
+
+
+def triage(
+    manifest: Manifest,
+    window_docs: Sequence[int] | np.ndarray,
+    control_docs: Sequence[int] | np.ndarray,
+    *,
+    losses: Mapping[int, float] | None = None,
+) -> list[Suspect]:
+    """Return the window's suspects, the most suspicious first.
+
+    `losses` are per-document losses where the ledger has them. A document that is in both windows
+    counts as a control.
+
+    Raises:
+        NotFound: a document is outside the corpus.
+    """
+    control_ids = np.unique(np.asarray(control_docs, dtype=np.int64))
+    window_ids = np.setdiff1d(np.asarray(window_docs, dtype=np.int64), control_ids)
+    if not len(window_ids):
+        return []
+    window = manifest.documents(window_ids, columns=("text",))
+    controls = manifest.documents(control_ids, columns=("text",))
+    found = detect_documents(window, window_ids)
+    usual = detect_documents(controls, control_ids)
+    weighed = list(zip(found, _weigh(found, usual, len(window_ids), len(control_ids)), strict=True))
+    if len(window_ids) <= MOST_COMPARED:
+        nearby = controls.slice(0, MOST_COMPARED - len(window_ids))
+        weighed += [(finding, finding.score) for finding in copies(window, nearby)]
+    sources = dict(zip(window_ids.tolist(), window["source"].to_pylist(), strict=True))
+    return _rank(weighed, sources, losses or {})
+
+
+def copies(table: pa.Table, controls: pa.Table, *, threshold: float = NEAR) -> list[Finding]:
+    """Return a finding for each window document with more copies there than controls explain.
+
+    `table` and `controls` have the columns `doc` and `text`. Text that is copied all over the
+    corpus, a licence say, has as many copies in the controls for their size.
+    """
+    joined = pa.concat_tables([part.select(["doc", "text"]) for part in (table, controls)])
+    docs = joined["doc"].to_numpy()
+    (chunk,) = text_chunks(joined["text"].combine_chunks())
+    neighbours: dict[int, list[Pair]] = defaultdict(list)
+    for pair in pairs_within(chunk, threshold):
+        neighbours[pair.left].append(pair)
+        neighbours[pair.right].append(pair)
+    size, others = table.num_rows, controls.num_rows
+    found = []
+    for row in sorted(row for row in neighbours if row < size):
+        inside = [pair for pair in neighbours[row] if pair.left < size and pair.right < size]
+        outside = len(neighbours[row]) - len(inside)
+        rate = outside * size / others if others else 0.0
+        expected = rate + 2.0 * rate**0.5  # as many as chance may put into the window
+        if len(inside) > expected:
+            found.append(_copy_finding(row, inside, expected, docs, len(chunk.text(row))))
+    return found
+
+
+def _copy_finding(
+    row: int, pairs: list[Pair], expected: float, docs: np.ndarray, length: int
+) -> Finding:
+    best = max(pairs, key=lambda pair: (pair.score, -pair.left - pair.right))
+    other = int(docs[best.right if best.left == row else best.left])
+    excess = len(pairs) - expected
+    kind = "an exact" if best.exact else "a near"
+    return Finding(
+        doc=int(docs[row]),
+        detector=COPY_DETECTOR,
+        version=1,
+        family="copies",
+        score=excess / (excess + COPIES - 1),
+        verdict=excess >= COPIES - 1,
+        reason=f"{kind} copy of document {other} (J {best.score:.2f}), one of {len(pairs) + 1} "
+        f"in the window where the controls make {expected + 1:.1f} usual",
+        spans=((0, length),),
+        values={"copies": len(pairs) + 1.0, "expected": expected + 1.0, "jaccard": best.score},
+    )
+
+
+def _weigh(found: list[Finding], usual: list[Finding], window: int, controls: int) -> list[float]:
+    """Return each finding's score times the share of its rate that controls do not explain.
+
+    The rates are those of findings of the same detector at least as strong; half a finding more
+    than was seen is granted to the controls.
+    """
+    if not controls:
+        return [finding.score for finding in found]
+    here, there = _sorted_scores(found), _sorted_scores(usual)
+    weighed = []
+    for finding in found:
+        rate = _at_least(here[finding.detector], finding.score) / window
+        expected = (_at_least(there[finding.detector], finding.score) + 0.5) / (controls + 1)
+        weighed.append(finding.score * max(0.0, 1.0 - expected / rate))
+    return weighed
+
+
+def _sorted_scores(findings: list[Finding]) -> dict[str, list[float]]:
+    scores: dict[str, list[float]] = defaultdict(list)
+    for finding in findings:
+        scores[finding.detector].append(finding.score)
+    for values in scores.values():
+        values.sort()
+    return scores
+
+
+def _at_least(scores: list[float], score: float) -> int:
+    return len(scores) - bisect_left(scores, score)
+
+
+def _rank(
+    weighed: list[tuple[Finding, float]], sources: Mapping[int, str], losses: Mapping[int, float]
+) -> list[Suspect]:
+    grouped: dict[int, list[tuple[Finding, float]]] = defaultdict(list)
+    for finding, score in weighed:
+        if score > 0:
+            grouped[finding.doc].append((finding, score))
+    suspects = [
+        _suspect(doc, group, sources.get(doc, ""), losses.get(doc))
+        for doc, group in grouped.items()
+    ]
+    return sorted(suspects, key=lambda suspect: (-suspect.score, suspect.doc))
+
+
+def _suspect(
+    doc: int, group: list[tuple[Finding, float]], source: str, loss: float | None
+) -> Suspect:
+    ranked = sorted(group, key=lambda pair: (-pair[1], pair[0].detector))
+    best, score = ranked[0]
+    return Suspect(
+        doc=doc,
+        score=score,
+        verdict=any(f.verdict and weight >= DECISIVE / 2 for f, weight in ranked),
+        reasons=tuple(finding.reason for finding, _ in ranked),
+        spans=best.spans,
+        findings=tuple(finding for finding, _ in ranked),
+        source=source,
+        loss=loss,
+    )
