@@ -41,9 +41,9 @@ def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def product_files() -> set[str]:
-    return {
-        str(name) for name in tracked_files() if name.parts[0] in PACKAGES if name.suffix in SHIPPED
-    }
+    inside = {name for name in tracked_files() if name.parts[0] in PACKAGES}
+    shipped = {name for name in inside if name.suffix in SHIPPED}
+    return {str(name) for name in shipped} | {"__init__.py", "py.typed"}
 
 
 def product_package_names() -> set[str]:
@@ -58,9 +58,7 @@ def test_the_wheel_holds_exactly_the_product_tree(dist: Path) -> None:
     with zipfile.ZipFile(next(dist.glob("*.whl"))) as wheel:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
 
-    assert names == {f"shardward/{name}" for name in product_files() | {"py.typed"}} - {
-        "shardward/py.typed"
-    }
+    assert names == {f"shardward/{name}" for name in product_files()}
 
 
 def test_the_sdist_holds_every_tracked_file(dist: Path) -> None:
