@@ -1,0 +1,314 @@
+"""A run: its plan, its branch pieces, its head and its journals, in one directory."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from .cursor import Cursor
+from .errors import MismatchError, NotFound, UsageError
+from .files import exclusive_lock, publish_new
+from .formats import canonical_json, check_format, parse_json
+from .head import Head, append_head, read_heads
+from .journal import JournalWriter
+from .journal_frame import Kind
+from .lineage import Span, lineage
+from .pieces import Piece, load_pieces, publish_piece
+from .plan import Plan
+from .records import NoteRecord, prepare_note
+from .run_launch import launch_token
+from .run_locks import RankSlot, live_holder, take_slot
+from .run_rules import check_cursor, check_join, check_load
+from .topology import Topology
+
+FORMAT = "shardward.run"
+VERSION = 1
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Run:
+    """An open run directory.
+
+    Attributes:
+        path: the directory.
+        run_id, created: as given at creation.
+        plan_id, fingerprint: what every cursor and manifest of the run must match.
+        manifest_path: where the manifest was at creation.
+        context: free facts about the run, kept as given.
+    """
+
+    path: Path
+    run_id: str
+    created: str
+    plan_id: str
+    fingerprint: str
+    manifest_path: Path
+    context: Mapping[str, Any]
+    _slots: dict[tuple[int, int, int], RankSlot] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def create(
+        cls,
+        path: Path | str,
+        *,
+        plan: Plan,
+        manifest_path: Path | str,
+        context: Mapping[str, Any] | None = None,
+        run_id: str | None = None,
+    ) -> Run:
+        """Make a run directory for `plan` and return it open.
+
+        Raises:
+            UsageError: the directory already holds a run.
+        """
+        path = Path(path)
+        if (path / "run.json").exists():
+            raise UsageError(
+                f"{path} already holds run {cls.open(path).run_id}; open it to go on with it, "
+                "or choose another directory"
+            )
+        value = {
+            "format": FORMAT,
+            "version": VERSION,
+            "run_id": run_id or secrets.token_hex(6),
+            "created": _now(),
+            "plan_id": plan.plan_id,
+            "manifest": str(Path(manifest_path).resolve()),
+            "fingerprint": plan.fingerprint,
+            "context": dict(context or {}),
+        }
+        publish_new(path / "plan.json", canonical_json(plan.to_json()) + b"\n")
+        publish_new(path / "run.json", canonical_json(value) + b"\n")
+        return cls.open(path)
+
+    @classmethod
+    def open(cls, path: Path | str) -> Run:
+        """Open the run in `path`.
+
+        Raises:
+            NotFound: there is no run there.
+            FormatError: its run.json is malformed or of an unknown version.
+        """
+        path = Path(path)
+        where = path / "run.json"
+        if not where.exists():
+            raise NotFound(f"{path} holds no run (no run.json); give the run directory with --run")
+        value = parse_json(where.read_bytes(), where=str(where))
+        check_format(value, name=FORMAT, version=VERSION, where=str(where))
+        return cls(
+            path=path,
+            run_id=value["run_id"],
+            created=value["created"],
+            plan_id=value["plan_id"],
+            fingerprint=value["fingerprint"],
+            manifest_path=Path(value["manifest"]),
+            context=value["context"],
+        )
+
+    def plan(self) -> Plan:
+        """Return the run's plan.
+
+        Raises:
+            MismatchError: plan.json is not the plan that run.json names.
+        """
+        where = self.path / "plan.json"
+        if not where.exists():
+            raise NotFound(f"{where} is gone; restore it from a copy, its id is {self.plan_id}")
+        plan = Plan.from_json(parse_json(where.read_bytes(), where=str(where)), where=str(where))
+        if plan.plan_id != self.plan_id:
+            raise MismatchError(
+                f"{where} has plan id {plan.plan_id[:12]}, run.json says {self.plan_id[:12]}; "
+                "restore the file from a copy"
+            )
+        return plan
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """Return the branch pieces, oldest first."""
+        return load_pieces(self.path / "pieces")
+
+    def heads(self) -> tuple[Head, ...]:
+        """Return every entry of the head log, oldest first; the chain is checked."""
+        return read_heads(self.path / "head.log")
+
+    def head(self) -> Head | None:
+        """Return where the run stands, or None before its first piece."""
+        heads = self.heads()
+        return heads[-1] if heads else None
+
+    def lineage(self, piece: int | None = None, step: int | None = None) -> tuple[Span, ...]:
+        """Return the spans that lead to `piece` at `step`; by default to the head."""
+        if piece is None:
+            head = self.head()
+            if head is None:
+                return ()
+            piece, step = head.piece, head.step if step is None else step
+        return lineage(self.pieces(), piece, step)
+
+    def journal_path(self, piece: int, rank: int, replica: int = 0) -> Path:
+        """Return the journal file of one process in one piece."""
+        return self.path / "journal" / f"p{piece:06d}-r{rank:05d}-x{replica:03d}.swj"
+
+    def journals(self) -> tuple[Path, ...]:
+        """Return the journal files that exist, ordered by piece, rank and replica."""
+        return tuple(sorted((self.path / "journal").glob("p*-r*-x*.swj")))
+
+    def open_piece(
+        self,
+        *,
+        cursor: Cursor,
+        topology: Topology,
+        reason: str = "start",
+        mode: str = "compact",
+        revision: int = 0,
+        launch: str | None = None,
+        record: str = "documents",
+        fork: bool = False,
+    ) -> Piece:
+        """Open the branch piece of this start, or join it if another rank was first.
+
+        The process's rank slot is taken before anything is written, so a run in use stays as it
+        is. `reason="trial"` leaves the head alone and may load any cursor of the run.
+
+        Raises:
+            Busy: another live trainer holds the run; its pid is named.
+            MismatchError: the cursor is of another plan, or differs from that of the other ranks.
+            SupersededCursor: the head has left the cursor behind and `fork` is False.
+            TopologyError: several processes without a launch token.
+        """
+        check_cursor(cursor, self.plan_id)
+        token = launch_token(launch, os.environ, processes=topology.processes)
+        with exclusive_lock(self.path / "pieces.lock"):
+            pieces = self.pieces()
+            joined = next((item for item in pieces if item.launch == token), None)
+            slot = self._take_slot(topology, token, trial=reason == "trial")
+            try:
+                if joined is not None:
+                    check_join(joined, cursor, topology)
+                else:
+                    check_load(
+                        pieces, self.head(), cursor, reason=reason, revision=revision, fork=fork
+                    )
+                    joined = Piece(
+                        piece=len(pieces) + 1,
+                        parent=cursor.piece,
+                        fork_step=cursor.step,
+                        reason=reason,
+                        cursor=cursor.to_json(),
+                        topology={"dp_size": topology.dp_size, "replicas": topology.replicas},
+                        revision=revision,
+                        mode=mode,
+                        launch=token,
+                        record=record,
+                        created=_now(),
+                    )
+                    publish_piece(self.path / "pieces", joined)
+                self._head_to(joined)
+            except BaseException:
+                slot.release()
+                raise
+        self._slots[joined.piece, topology.dp_rank, topology.replica] = slot
+        return joined
+
+    def journal_writer(
+        self, piece: Piece, rank: int = 0, replica: int = 0, *, sync_seconds: float = 0.1
+    ) -> JournalWriter:
+        """Start the journal of one process in `piece`; closing it frees the rank's slot.
+
+        Raises:
+            MismatchError: this rank has already recorded in the piece.
+        """
+        path = self.journal_path(piece.piece, rank, replica)
+        slot = self._slots.pop((piece.piece, rank, replica), None)
+        if path.exists():
+            if slot is not None:
+                slot.release()
+            raise MismatchError(
+                f"rank {rank} replica {replica} has already recorded in piece {piece.piece} "
+                f"(launch {piece.launch!r}); a restarted process needs a launch token of its own"
+            )
+        writer = JournalWriter(
+            path, sync_seconds=sync_seconds, on_close=None if slot is None else slot.release
+        )
+        values = {**piece.to_json(), "pid": os.getpid(), "host": socket.gethostname()}
+        note = NoteRecord(
+            kind=Kind.BRANCH,
+            piece=piece.piece,
+            step=piece.fork_step,
+            rank=rank,
+            replica=replica,
+            values=values,
+        )
+        writer.append(prepare_note(note))
+        return writer
+
+    def move_head(
+        self,
+        *,
+        piece: int,
+        step: int,
+        cursor: Cursor,
+        revision: int,
+        reason: str = "rewind",
+        fork: bool = False,
+    ) -> Head:
+        """Move the head to `step` of `piece`; what came after it is superseded from now on.
+
+        Raises:
+            SupersededCursor: the point is outside the head's lineage and `fork` is False.
+            NotFound: there is no such piece.
+        """
+        check_cursor(cursor, self.plan_id)
+        if (cursor.piece, cursor.step) != (piece, step):
+            raise MismatchError(
+                f"the cursor stands at piece {cursor.piece} step {cursor.step}, the head is to "
+                f"move to piece {piece} step {step}; give the cursor of that checkpoint"
+            )
+        with exclusive_lock(self.path / "pieces.lock"):
+            check_load(
+                self.pieces(), self.head(), cursor, reason=reason, revision=revision, fork=fork
+            )
+            return self._append_head(piece, step, revision, reason, cursor.to_json())
+
+    def close(self) -> None:
+        """Free the slots of pieces that were opened but never recorded in."""
+        while self._slots:
+            self._slots.popitem()[1].release()
+
+    def _take_slot(self, topology: Topology, launch: str, *, trial: bool) -> RankSlot:
+        kind = "trial" if trial else "rank"
+        directory = self.path / "locks"
+        for other in sorted(directory.glob(f"{kind}-*.lock")):
+            holder = live_holder(other)
+            if holder is not None and holder.launch != launch:
+                take_slot(other, launch)  # raises Busy in the words of that slot
+        name = f"{kind}-{topology.dp_rank}-{topology.replica}.lock"
+        return take_slot(directory / name, launch)
+
+    def _head_to(self, piece: Piece) -> None:
+        """Let the head follow `piece`, unless it is a trial or the head has been there."""
+        if piece.reason == "trial" or any(head.piece == piece.piece for head in self.heads()):
+            return
+        self._append_head(piece.piece, None, piece.revision, piece.reason, piece.cursor)
+
+    def _append_head(
+        self, piece: int, step: int | None, revision: int, reason: str, cursor: Mapping[str, Any]
+    ) -> Head:
+        return append_head(
+            self.path / "head.log",
+            piece=piece,
+            step=step,
+            revision=revision,
+            reason=reason,
+            cursor=cursor,
+            time=_now(),
+        )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")
