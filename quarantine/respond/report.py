@@ -18,6 +18,18 @@ if TYPE_CHECKING:
     from .incident import Event, Incident
 
 ATTACHMENTS = ("suspects", "causes", "trials", "proof", "rebuild", "curves", "lessons", "impact")
+_SENTENCES = {
+    "open": "a {kind} from step {onset}, detected at step {detected}",
+    "attempt": "the checklist came to {verdict}",
+    "confirm": "the checklist came to {verdict}",
+    "identify": "steps {first} to {last} were fed {documents} documents from {shards} shards",
+    "intent": "about to go back to step {step} of branch piece {piece}",
+    "rewind": "the head moved to step {step} of branch piece {piece}, {steps_lost} steps back",
+    "skip": "revision {revision} leaves out {documents} documents and {skips} ranges",
+    "resume": "orders {orders} from step {step} under revision {revision}",
+    "watch": "{verdict} at step {seen_to}, {reason}",
+    "file": "filed as {outcome}",
+}
 LESSONS = (
     "What went well: to be filled in.",
     "What went badly: to be filled in.",
@@ -181,13 +193,12 @@ def describe(event: Event) -> str:
     """Return the event as one plain sentence fragment."""
     summary = event.summary
     if event.act == "note":
-        return f"stored {summary.get('name') or 'a look at the watch: ' + str(summary['reason'])}"
-    parts = [
-        f"{name.replace('_', ' ')} {value}"
-        for name, value in summary.items()
-        if value not in (None, "", {})
-    ]
-    return f"{event.act}: {', '.join(parts)}" if parts else event.act
+        return f"stored {summary['name']}" if "name" in summary else f"watched: {summary['reason']}"
+    if event.act == "skip" and summary["no_skip"]:
+        return f"skip: nothing, {summary['no_skip']}"
+    if event.act in _SENTENCES:
+        return f"{event.act}: {_SENTENCES[event.act].format_map(summary)}"
+    return f"{event.act}: {summary.get('reason', '')}"
 
 
 def _confirm(incident: Incident) -> dict[str, Any] | None:

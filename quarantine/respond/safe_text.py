@@ -10,7 +10,11 @@ import unicodedata
 _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 _MARKS = frozenset(("Mn", "Me"))
 _MOST_MARKS = 3
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>&~$^=:@\"'/])")
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]#!|<>&~$^])")
+_LINE_START = re.compile(r"\A\s*(?:([-+=])|(\d+)([.)]))")
+_AUTOLINK = re.compile(r"(?i)(:)(?=//)|(?<=www)(\.)")
+_MENTION = re.compile(r"@(?=\w)")
+_AT = "\uff20"  # looks like @ and notifies nobody
 
 
 def visible(text: str, limit: int = 400) -> str:
@@ -42,7 +46,10 @@ def html_text(text: object, limit: int = 400) -> str:
 
 def markdown_text(text: object, limit: int = 400) -> str:
     """Return `text` safe in a Markdown paragraph or cell: no markup, link, HTML or mention."""
-    return _MARKDOWN.sub(r"\\\1", visible(str(text), limit))
+    escaped = _MARKDOWN.sub(r"\\\1", visible(str(text), limit))
+    escaped = _AUTOLINK.sub(r"\\\1\2", escaped)
+    escaped = _LINE_START.sub(r"\2\\\1\3", escaped)
+    return _MENTION.sub(_AT, escaped)
 
 
 def markdown_block(text: str, limit: int = 2000) -> str:

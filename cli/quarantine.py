@@ -1,0 +1,280 @@
+"""`shardward quarantine`: what the run may no longer eat, who said so, and taking it back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from ..loader.run import Run
+from ..quarantine.respond.chain import ChainHead
+from ..quarantine.respond.decisions import Appended, DecisionLog, entry_json
+from ..quarantine.respond.listing import excluded_rows
+from ..quarantine.respond.revisions import decision_anchors
+from ..quarantine.respond.scopes import Scope
+from ..quarantine.respond.selection import Selection, select
+from ..quarantine.respond.status import Decision, active_skips
+from .output import (
+    acts,
+    emit,
+    json_option,
+    manifest_option,
+    mutation_options,
+    run_option,
+    say,
+    table,
+)
+from .respond_options import actor_option, corpus_of, entries_json, show_entries
+
+
+@click.group()
+def quarantine() -> None:
+    """Decide what the run may no longer eat.
+
+    \b
+    Examples:
+      shardward quarantine list --run runs/7b
+      shardward quarantine add --doc 17 --doc 99 --reason "binary junk" --yes
+      shardward quarantine release --doc 17 --reason "a licence, harmless" --yes
+      shardward quarantine log --verify
+    """
+
+
+def selection_options(command: Any) -> Any:
+    """Add the options that name documents or positions; they become a Selection."""
+    for option in (
+        click.option("--doc", "docs", type=int, multiple=True, help="Document ordinal; repeat."),
+        click.option("--content", help="Content hash: all exact copies."),
+        click.option("--copies-of", type=int, help="All exact copies of this document."),
+        click.option("--positions", metavar="EPOCH:START-END", help="Raw sample positions."),
+        click.option("--shard", help="A whole shard, by its URI in the manifest."),
+        click.option("--source", help="A whole source, by name."),
+    ):
+        command = option(command)
+    return command
+
+
+def _selection(named: dict[str, Any]) -> Selection:
+    return Selection(
+        documents=tuple(named["docs"]),
+        content=named["content"],
+        copies_of=named["copies_of"],
+        positions=named["positions"],
+        shard=named["shard"],
+        source=named["source"],
+    )
+
+
+@quarantine.command("list")
+@run_option
+@manifest_option
+@click.option("--limit", default=200, show_default=True, help="Rows to show.")
+@json_option
+def list_(*, run: Path, manifest: Path | None, limit: int, as_json: bool) -> None:
+    """Show what is left out right now, and why.
+
+    \b
+    Examples:
+      shardward quarantine list --run runs/7b
+      shardward quarantine list --limit 20 --json
+    """
+    opened = Run.open(run)
+    entries = DecisionLog(opened.path).entries()
+    rows, total = excluded_rows(entries, corpus_of(opened, manifest), limit=limit)
+    skips = [
+        {**part.to_json(), "reason": entry.decision.reason, "decision": entry.sequence}
+        for part, entry in active_skips(entries)
+    ]
+
+    def render(out: Console) -> None:
+        columns = ("doc", "id", "shard", "row", "source", "state", "reason", "actor", "decision")
+        values = [[getattr(row, name) for name in columns] for row in rows]
+        out.print(table(f"{total} documents are left out", columns, values))
+        if skips:
+            names = ("epoch", "start", "end", "reason", "decision")
+            out.print(table("Positions skipped", names, [[s[n] for n in names] for s in skips]))
+
+    emit(as_json, {"total": total, "documents": rows, "skips": skips}, render)
+
+
+@quarantine.command()
+@run_option
+@manifest_option
+@selection_options
+@click.option(
+    "--as",
+    "action",
+    type=click.Choice(["quarantine", "condemn", "suspect", "skip"]),
+    default="quarantine",
+    show_default=True,
+    help="condemn yields only to undo; suspect is a note; skip takes positions, once.",
+)
+@click.option("--reason", required=True, help="Why; kept for ever.")
+@click.option("--incident", help="The incident this belongs to.")
+@actor_option
+@mutation_options
+@json_option
+def add(
+    *,
+    run: Path,
+    manifest: Path | None,
+    action: str,
+    reason: str,
+    incident: str | None,
+    actor: str,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+    **named: Any,
+) -> None:
+    """Leave documents, copies, positions, a shard or a source out of training.
+
+    The decision counts from the next revision: see quarantine publish, or incident skip.
+
+    \b
+    Examples:
+      shardward quarantine add --doc 17 --reason "binary junk" --incident INC-0001 --yes
+      shardward quarantine add --shard s3.parquet --reason "under audit" --dry-run
+      shardward quarantine add --positions 0:4096-8192 --as skip --reason "spike" --yes
+    """
+    opened = Run.open(run)
+    corpus = corpus_of(opened, manifest)
+    log = DecisionLog(opened.path, manifest=corpus.fingerprint)
+    seen = log.head()
+    scope = select(_selection(named), corpus, plan_id=opened.plan_id)
+    decision = Decision(action=action, scope=scope, reason=reason, actor=actor, incident=incident)
+    _decide(log, decision, seen, act=acts(yes=yes, dry_run=dry_run), as_json=as_json)
+
+
+@quarantine.command()
+@run_option
+@manifest_option
+@selection_options
+@click.option("--reason", required=True, help="Why; kept for ever.")
+@click.option("--incident", help="The incident this belongs to.")
+@actor_option
+@mutation_options
+@json_option
+def release(
+    *,
+    run: Path,
+    manifest: Path | None,
+    reason: str,
+    incident: str | None,
+    actor: str,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+    **named: Any,
+) -> None:
+    """Let something back in; a condemned document stays out until its decision is undone.
+
+    \b
+    Examples:
+      shardward quarantine release --doc 17 --reason "a licence, harmless" --yes
+      shardward quarantine release --shard s3.parquet --reason "audit found nothing" --yes
+    """
+    opened = Run.open(run)
+    corpus = corpus_of(opened, manifest)
+    log = DecisionLog(opened.path, manifest=corpus.fingerprint)
+    seen = log.head()
+    scope = select(_selection(named), corpus, plan_id=opened.plan_id)
+    decision = Decision(
+        action="release", scope=scope, reason=reason, actor=actor, incident=incident
+    )
+    _decide(log, decision, seen, act=acts(yes=yes, dry_run=dry_run), as_json=as_json)
+
+
+@quarantine.command()
+@click.argument("number", type=int)
+@run_option
+@click.option("--reason", required=True, help="Why; kept for ever.")
+@actor_option
+@mutation_options
+@json_option
+def undo(
+    *, number: int, run: Path, reason: str, actor: str, yes: bool, dry_run: bool, as_json: bool
+) -> None:
+    """Take back decision NUMBER, whatever it was; an undo can be undone too.
+
+    \b
+    Examples:
+      shardward quarantine undo 4 --reason "wrong document" --yes
+    """
+    log = DecisionLog(Run.open(run).path)
+    log.entry(number)
+    decision = Decision(action="undo", scope=Scope.of_entry(number), reason=reason, actor=actor)
+    _decide(log, decision, log.head(), act=acts(yes=yes, dry_run=dry_run), as_json=as_json)
+
+
+@quarantine.command("log")
+@run_option
+@click.option("--verify", is_flag=True, help="Check the chain and every anchor; exit 5 if edited.")
+@json_option
+def log_(*, run: Path, verify: bool, as_json: bool) -> None:
+    """Show every decision ever made, or check that nobody edited them.
+
+    \b
+    Examples:
+      shardward quarantine log --run runs/7b
+      shardward quarantine log --verify
+    """
+    opened = Run.open(run)
+    log = DecisionLog(opened.path)
+    payload: dict[str, Any] = {"decisions": entries_json(log.entries())}
+    if verify:
+        checked = log.verify(decision_anchors(opened.path, opened.fingerprint))
+        payload["verified"] = {
+            **checked.head.to_json(),
+            "anchors": checked.anchors,
+            "remarks": list(checked.remarks),
+        }
+
+    def render(out: Console) -> None:
+        show_entries(out, "Decisions", log.entries())
+        if verify:
+            found = payload["verified"]
+            out.print(
+                f"{found['count']} decisions follow one another and fit {found['anchors']} anchors"
+            )
+            for remark in found["remarks"]:
+                out.print(remark)
+
+    emit(as_json, payload, render)
+
+
+def _decide(
+    log: DecisionLog, decision: Decision, seen: ChainHead, *, act: bool, as_json: bool
+) -> None:
+    """Append `decision` if `act`, and show what was or would be written."""
+    done = log.append_after(decision, seen=seen) if act else None
+    payload = _decided(decision, done)
+
+    def render(out: Console) -> None:
+        if done is None:
+            out.print(f"would {decision.action} {decision.scope.describe()}; say --yes to do it")
+            return
+        out.print(f"decision {done.entry.sequence}: {decision.action} {decision.scope.describe()}")
+        if done.earlier:
+            show_entries(out, "Meanwhile others decided", done.earlier)
+
+    emit(as_json, payload, render)
+    if done is not None and decision.action != "undo" and not as_json:
+        say("the run learns of it with the next revision: shardward quarantine publish")
+
+
+def _decided(decision: Decision, done: Appended | None) -> dict[str, Any]:
+    if done is None:
+        return {
+            "done": False,
+            "action": decision.action,
+            "scope": decision.scope.to_json(),
+            "documents": len(decision.scope.documents),
+        }
+    return {
+        "done": True,
+        "decision": entry_json(done.entry),
+        "earlier": entries_json(done.earlier),
+    }

@@ -1,0 +1,86 @@
+"""`shardward rebuild`: the corpus once more, without what a revision leaves out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from ..loader.revision_store import list_revisions
+from ..loader.run import Run
+from ..quarantine.respond.rebuild import rebuild as rebuild_corpus
+from ..quarantine.respond.rebuild_plan import condemned_documents
+from ..quarantine.respond.revisions import load_revision
+from .output import acts, emit, json_option, manifest_option, mutation_options, progress, run_option
+from .output import table as output_table
+from .respond_options import corpus_of
+
+
+@click.command()
+@run_option
+@manifest_option
+@click.option("--revision", type=int, help="Number of the revision; the newest by default.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="New directory for the shards.",
+)
+@click.option(
+    "--only-condemned", is_flag=True, help="Remove what is condemned, not all that is out."
+)
+@mutation_options
+@json_option
+def rebuild(
+    *,
+    run: Path,
+    manifest: Path | None,
+    revision: int | None,
+    out: Path,
+    only_condemned: bool,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Write the corpus without the excluded documents; it can be stopped and started again.
+
+    Parquet is rewritten row group by row group: codec, metadata, sorting and page index stay.
+
+    \b
+    Examples:
+      shardward rebuild --run runs/7b --out corpus-clean --dry-run
+      shardward rebuild --run runs/7b --out corpus-clean --yes
+      shardward corpus index corpus-clean --out corpus-clean-manifest
+    """
+    opened = Run.open(run)
+    corpus = corpus_of(opened, manifest)
+    number = max(list_revisions(opened.path), default=0) if revision is None else revision
+    chosen = load_revision(opened.path, number, manifest=corpus.fingerprint)
+    documents = condemned_documents(opened.path, corpus, chosen) if only_condemned else None
+    count = len(chosen.documents if documents is None else documents)
+    if not acts(yes=yes, dry_run=dry_run):
+        payload = {"done": False, "revision": number, "rows_in": corpus.documents_count}
+        emit(
+            as_json,
+            {**payload, "removed": count},
+            lambda console: console.print(
+                f"would write {corpus.documents_count - count} of {corpus.documents_count} "
+                f"documents to {out}, without the {count} of revision {number}; say --yes to do it"
+            ),
+        )
+        return
+    with progress("rebuilding", total=corpus.documents_count) as advance:
+        report = rebuild_corpus(corpus, chosen, out, documents=documents, advance=advance)
+
+    def render(console: Console) -> None:
+        names = ("uri", "rows_in", "rows_out", "size")
+        rows = [
+            [*(getattr(shard, name) for name in names), len(shard.removed)]
+            for shard in report.shards
+        ]
+        title = f"{report.rows_in} in, {report.rows_out} out, {report.removed} removed"
+        console.print(output_table(title, (*names, "removed"), rows))
+        console.print(f"next: shardward corpus index {out} --out {out}-manifest")
+
+    emit(as_json, {"done": True, **report.to_json()}, render)

@@ -1,0 +1,65 @@
+"""What the commands of the response share: the actor, the corpus, and how decisions look."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+
+from ..loader.manifest import Manifest
+from ..loader.run import Run
+from ..quarantine.respond.decisions import entry_json
+from ..quarantine.respond.status import Entry
+from .output import table
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def actor_option(command: Command) -> Command:
+    """Add `--actor NAME` as the parameter `actor`."""
+    return click.option(
+        "--actor",
+        envvar="SHARDWARD_ACTOR",
+        default=getpass.getuser,
+        show_default="the user's login",
+        show_envvar=True,
+        help="Who decides; kept for ever.",
+    )(command)
+
+
+def corpus_of(run: Run, manifest: Path | None) -> Manifest:
+    """Open the manifest given, or the one the run was made with."""
+    return Manifest.load(manifest or run.manifest_path)
+
+
+def entry_rows(entries: Sequence[Entry]) -> list[list[object]]:
+    """Return the rows of a table of decisions."""
+    return [
+        [
+            e.sequence,
+            e.time[:19],
+            e.decision.action,
+            e.decision.scope.describe(),
+            e.decision.reason,
+            e.decision.actor,
+            e.decision.incident or "",
+        ]
+        for e in entries
+    ]
+
+
+ENTRY_COLUMNS = ("number", "time", "action", "scope", "reason", "actor", "incident")
+
+
+def show_entries(console: Console, title: str, entries: Sequence[Entry]) -> None:
+    """Print a table of decisions."""
+    console.print(table(title, ENTRY_COLUMNS, entry_rows(entries)))
+
+
+def entries_json(entries: Sequence[Entry]) -> list[Mapping[str, Any]]:
+    """Return decisions for `--json`."""
+    return [entry_json(entry) for entry in entries]

@@ -1,0 +1,126 @@
+"""From what a person names on the command line to one scope with its documents resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from ...loader.errors import UsageError
+from .corpus import content_scope, document_facts, shard_documents, source_documents
+from .scopes import PositionRange, Scope
+from .window import StepSource
+
+if TYPE_CHECKING:
+    from ...loader.manifest import Manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What was named; exactly one field is filled.
+
+    `steps` and `positions` are "FIRST-LAST" (steps, both included) and "EPOCH:START-END" (raw
+    positions, END not included); `copies_of` is a document whose exact copies are meant.
+    """
+
+    documents: tuple[int, ...] = ()
+    content: str | None = None
+    copies_of: int | None = None
+    positions: str | None = None
+    shard: str | None = None
+    source: str | None = None
+    steps: str | None = None
+
+    def __post_init__(self) -> None:
+        values = (self.documents or None, *(getattr(self, name) for name in _SINGLE))
+        filled = sum(value is not None for value in values)
+        if filled != 1:
+            raise UsageError(
+                f"{filled} things are named; name exactly one of documents, content, copies, "
+                "positions, shard, source or steps"
+            )
+
+
+_SINGLE = ("content", "copies_of", "positions", "shard", "source", "steps")
+
+
+def select(
+    selection: Selection, manifest: Manifest, *, plan_id: str, ledger: StepSource | None = None
+) -> Scope:
+    """Return the scope; content is searched for in the corpus, steps are asked of the ledger.
+
+    Raises:
+        NotFound: the corpus has no such document, content, shard or source.
+        UsageError: a range is malformed, or steps are named without a ledger.
+    """
+    if selection.documents:
+        return Scope.of_documents(selection.documents)
+    if selection.content is not None:
+        return content_scope(manifest, selection.content)
+    if selection.copies_of is not None:
+        facts = document_facts(manifest, selection.copies_of)
+        return content_scope(manifest, facts.content or "")
+    if selection.shard is not None or selection.source is not None:
+        return _part(manifest, selection)
+    if selection.positions is not None:
+        return Scope(kind="positions", ranges=(parse_positions(selection.positions, plan_id),))
+    return _steps(selection.steps or "", ledger)
+
+
+def parse_positions(text: str, plan_id: str) -> PositionRange:
+    """Return the range "EPOCH:START-END" names; UsageError when it is malformed."""
+    epoch, _, rest = text.rpartition(":")
+    start, _, end = rest.partition("-")
+    try:
+        return PositionRange(plan_id=plan_id, epoch=int(epoch or 0), start=int(start), end=int(end))
+    except ValueError as error:
+        raise UsageError(f"positions {text!r} are no range; write EPOCH:START-END") from error
+
+
+def parse_steps(text: str) -> tuple[int, int]:
+    """Return (first, last) of "FIRST-LAST" or one step; UsageError when it is malformed."""
+    first, _, last = text.partition("-")
+    try:
+        low, high = int(first), int(last or first)
+    except ValueError as error:
+        raise UsageError(f"steps {text!r} are no range; write FIRST-LAST") from error
+    if not 1 <= low <= high:
+        raise UsageError(f"steps {text!r} are no range; the first step is 1")
+    return low, high
+
+
+def window_scope(ledger: StepSource, first: int, last: int) -> Scope:
+    """Return the scope of everything steps `first`..`last` were fed."""
+    docs: set[int] = set()
+    for step in range(first, last + 1):
+        docs.update(pc.unique(ledger.step_documents(step)["doc"]).to_pylist())
+    return Scope(kind="steps", value=f"{first}-{last}", documents=tuple(docs))
+
+
+def skip_scope(
+    positions: Sequence[int], *, plan_id: str, epoch: int, first: int, last: int
+) -> Scope:
+    """Return the scope that skips `positions` (sorted), named by the steps they came from."""
+    ranges: list[PositionRange] = []
+    for position in positions:
+        follows = bool(ranges) and ranges[-1].end == position
+        start = ranges.pop().start if follows else position
+        ranges.append(PositionRange(plan_id=plan_id, epoch=epoch, start=start, end=position + 1))
+    return Scope(kind="steps", value=f"{first}-{last}", ranges=tuple(ranges))
+
+
+def _part(manifest: Manifest, selection: Selection) -> Scope:
+    if selection.shard is not None:
+        shard_documents(manifest, selection.shard)
+        return Scope(kind="shard", value=selection.shard)
+    source_documents(manifest, selection.source or "")
+    return Scope(kind="source", value=selection.source or "")
+
+
+def _steps(text: str, ledger: StepSource | None) -> Scope:
+    if ledger is None:
+        raise UsageError("steps can only be named for a run with a ledger")
+    first, last = parse_steps(text)
+    return window_scope(ledger, first, last)
