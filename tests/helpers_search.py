@@ -1,13 +1,18 @@
 """Corpora and texts that the search tests share."""
 
+# ruff: noqa: RUF001, SIM905 (texts in many scripts; a list of words as words)
+
 from __future__ import annotations
 
+import os
 import random
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from shardward.loader.index import build_manifest
 from shardward.loader.manifest import Manifest
 from shardward.quarantine.search.columns import TextChunk, chunk_of
@@ -31,10 +36,11 @@ SCRIPTS = (
     "ქართული ენა არის საქართველოს სახელმწიფო ენა",
 )
 WORDS = (
-    "river stone winter light carry under window paper green market simple number question letter "
-    "morning garden silver travel answer bridge corner doctor engine family ground history island "
-    "journey kitchen language machine nature office people quiet reason school theory useful value "
-    "water yellow summer orange planet record signal thread valley weather balance century"
+    "river stone winter light carry under window paper green market simple number question "
+    "letter morning garden silver travel answer bridge corner doctor engine family ground "
+    "history island journey kitchen language machine nature office people quiet reason school "
+    "theory useful value water yellow summer orange planet record signal thread valley weather "
+    "balance century "
 ).split()
 
 
@@ -65,3 +71,14 @@ def corpus(path: Path, texts: Sequence[str], *, shards: int = 2, rows: int = 64)
         table = pa.table({"text": pa.array(part, pa.string()), "source": ["test"] * len(part)})
         pq.write_table(table, path / f"part-{shard:03}.parquet", row_group_size=rows)
     return build_manifest([str(path / "*.parquet")], path / "manifest", source_column="source")
+
+
+def slow_double(item: int, factor: int) -> int:
+    """Return item * factor after a while that depends on the item."""
+    time.sleep(0.01 * (item % 3))
+    return item * factor
+
+
+def die(item: int, _: int) -> int:
+    """End the process, as the kernel's memory killer would."""
+    os._exit(item)

@@ -1,5 +1,7 @@
 """Signatures: the published definition, datasketch's own verdict, and the hard texts."""
 
+# ruff: noqa: N802 (cases keep the letter of the list they come from)
+
 from __future__ import annotations
 
 import random
@@ -12,6 +14,7 @@ from datasketch import MinHash
 from helpers_search import SCRIPTS, chunk, edited, prose
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from shardward.loader.errors import CorpusError, MismatchError
 from shardward.quarantine.search.characters import character_table
 from shardward.quarantine.search.columns import chunk_of, text_chunks
@@ -44,7 +47,7 @@ def datasketch_signature(text: str) -> np.ndarray:
     sketch = MinHash(num_perm=128, seed=1, hashfunc=shingle_hash)
     if found := shingles(text):
         sketch.update_batch(found)
-    return sketch.hashvalues
+    return np.asarray(sketch.hashvalues)
 
 
 def estimate(left: str, right: str) -> float:

@@ -70,7 +70,8 @@ def _at_least(feature: Feature, least: float) -> Callable[[Features], Mask]:
 
 def _binary(features: Features) -> Column:
     parts = (Feature.CONTROL, Feature.C1, Feature.REPLACEMENT)
-    return np.stack([features.column(part) for part in parts]).sum(axis=0).astype(np.float64)
+    shares: Column = np.stack([features.column(part) for part in parts]).sum(axis=0)
+    return shares.astype(np.float64)
 
 
 def _spaced(features: Features) -> Mask:

@@ -1,0 +1,81 @@
+"""`shardward scan` on a real corpus: table, JSON, refusals."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from helpers_search import corpus, prose
+from jsonschema import Draft202012Validator
+
+from shardward.cli.scan import scan
+from shardward.loader.errors import UsageError
+from shardward.schemas import load_schema
+
+RNG = random.Random(4)
+TEXTS = [prose(RNG, 150) for _ in range(30)] + [RNG.randbytes(900).decode("latin-1"), "ab " * 900]
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return corpus(tmp_path_factory.mktemp("scan"), TEXTS).path
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(scan, [str(a) for a in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_the_json_validates_and_flags_the_junk(manifest: Path) -> None:
+    payload = json.loads(run("--manifest", manifest, "--json"))
+    Draft202012Validator(load_schema("scan.v1")).validate(payload)
+
+    assert payload["documents"] == len(TEXTS)
+    assert {f["doc"] for f in payload["findings"] if f["verdict"]} == {30, 31}
+
+
+def test_some_documents_can_be_named(manifest: Path) -> None:
+    payload = json.loads(run("--manifest", manifest, "--docs", "0-3,30", "--json"))
+
+    assert payload["documents"] == 5
+    assert {f["doc"] for f in payload["findings"]} == {30}
+
+
+def test_a_window_is_ranked_against_its_controls(manifest: Path) -> None:
+    payload = json.loads(
+        run("--manifest", manifest, "--window", "25-31", "--controls", "0-24", "--json")
+    )
+    Draft202012Validator(load_schema("scan.v1")).validate(payload)
+
+    assert {s["doc"] for s in payload["suspects"] if s["verdict"]} == {30, 31}
+
+
+def test_the_table_names_detector_and_reason(manifest: Path) -> None:
+    text = run("--manifest", manifest, "--limit", "1")
+
+    assert "binary" in text
+    assert "more; raise --limit" in text
+    assert "suspects" in run("--manifest", manifest, "--window", "30,31")
+
+
+@pytest.mark.parametrize("docs", ["x", "3-1", "", "-4", "0-9999999"])
+def test_a_list_that_is_no_list_is_refused(manifest: Path, docs: str) -> None:
+    result = CliRunner().invoke(scan, ["--manifest", str(manifest), f"--docs={docs}"])
+
+    assert result.exit_code == 2
+
+
+def test_controls_need_a_window(manifest: Path) -> None:
+    with pytest.raises(UsageError, match="--controls needs the --window"):
+        run("--manifest", manifest, "--controls", "1")
+
+
+def test_a_manifest_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SHARDWARD_MANIFEST", raising=False)
+
+    with pytest.raises(UsageError, match="--manifest"):
+        run()

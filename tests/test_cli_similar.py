@@ -1,0 +1,50 @@
+"""`shardward similar` on a real corpus: table and JSON."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from helpers_search import corpus, edited, prose
+from jsonschema import Draft202012Validator
+
+from shardward.cli.similar import similar
+from shardward.schemas import load_schema
+
+RNG = random.Random(6)
+TOXIC = prose(RNG, 200)
+TEXTS = [*(prose(RNG, 100) for _ in range(20)), TOXIC, edited(RNG, TOXIC, 0.03), TOXIC]
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return corpus(tmp_path_factory.mktemp("similar-cli"), TEXTS).path
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(similar, [str(a) for a in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_the_json_validates_and_names_every_relative(manifest: Path) -> None:
+    payload = json.loads(run("--manifest", manifest, "--docs", "20", "--json"))
+    Draft202012Validator(load_schema("similar.v1")).validate(payload)
+
+    assert [(hit["doc"], hit["kind"]) for hit in payload["hits"]] == [(21, "near"), (22, "exact")]
+
+
+def test_the_table_says_why(manifest: Path) -> None:
+    text = run("--manifest", manifest, "--docs", "20", "--limit", "1")
+
+    assert "the same bytes as document 20" in text
+    assert "1 more; raise --limit" in text
+
+
+def test_one_kind_can_be_asked_for(manifest: Path) -> None:
+    payload = json.loads(run("--manifest", manifest, "--docs", "20", "--kind", "exact", "--json"))
+
+    assert [hit["doc"] for hit in payload["hits"]] == [22]
