@@ -17,7 +17,6 @@ from .errors import CorpusError, UsageError
 from .sources import ShardReader, Span, open_shard
 from .sources.columns import (
     check_sizes,
-    check_text,
     check_token_range,
     kind_of,
     text_block,
@@ -204,7 +203,6 @@ def _values(
                 f"{place}: column {name!r} holds text, the tokenizer is for token ids; "
                 "use the tokenizer 'bytes'"
             )
-        check_text(column, place, span.first)
         return kind, text_block(column, place, span.first)
     if identity.name != "ids":
         raise UsageError(

@@ -19,16 +19,17 @@ class ArrowFileReader:
         with reading(uri):
             self._handle = open_input(location)
             self._file = ipc.open_file(self._handle)
-        self._names = tuple(self._file.schema.names)
+            self._names = tuple(self._file.schema.names)
 
-    def spans(self) -> Iterator[Span]:
-        """Yield the record batches."""
-        first = 0
+    def spans(self) -> list[Span]:
+        """Return the record batches."""
+        first, spans = 0, []
         for index in range(self._file.num_record_batches):
             with reading(self._uri):
                 documents = self._file.get_batch(index).num_rows
-            yield Span(index=index, first=first, documents=documents)
+            spans.append(Span(index=index, first=first, documents=documents))
             first += documents
+        return spans
 
     def names(self) -> tuple[str, ...]:
         """Return the column names."""
@@ -58,20 +59,23 @@ class ArrowStreamReader:
         with reading(uri):
             self._handle = open_input(location)
             self._schema = ipc.read_schema(ipc.read_message(self._handle))
-        self._names = tuple(self._schema.names)
+            self._names = tuple(self._schema.names)
         self._dictionaries: list[tuple[int, pa.Buffer]] | None = None
 
-    def spans(self) -> Iterator[Span]:
-        """Yield the record batches, walking the whole stream."""
-        index = first = 0
+    def spans(self) -> list[Span]:
+        """Return the record batches, walking the whole stream."""
+        first, spans = 0, list[Span]()
         for kind, offset, message in self._messages():
             if kind != "record batch":
                 continue
             size = self._handle.tell() - offset
             rows = self._decode(offset, message).num_rows
             self._handle.seek(offset + size)
-            yield Span(index=index, first=first, documents=rows, offset=offset, size=size)
-            index, first = index + 1, first + rows
+            spans.append(
+                Span(index=len(spans), first=first, documents=rows, offset=offset, size=size)
+            )
+            first += rows
+        return spans
 
     def names(self) -> tuple[str, ...]:
         """Return the column names."""
@@ -98,6 +102,8 @@ class ArrowStreamReader:
                 try:
                     message = ipc.read_message(self._handle)
                 except EOFError:
+                    if self._handle.tell() == offset:
+                        raise EOFError("the stream has no end marker") from None
                     return
                 yield message.type, offset, message
 

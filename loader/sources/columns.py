@@ -36,8 +36,10 @@ def text_block(column: pa.ChunkedArray, place: str, first: int) -> BlockData:
     """Return the UTF-8 bytes of a text column (uint8 values), rows in order.
 
     Raises:
-        CorpusError: a null; the message names its row, `first` being that of the column's start.
+        CorpusError: a null or text that is not UTF-8 (lone surrogates included); the message names
+            the row, `first` being that of the column's start.
     """
+    _validate(column, place, first)
     _refuse_nulls(column, place, first)
     return _joined([_text_chunk(chunk) for chunk in column.chunks], np.dtype(np.uint8))
 
@@ -46,8 +48,9 @@ def token_block(column: pa.ChunkedArray, place: str, first: int) -> BlockData:
     """Return the token ids of a list column in the type the file has, rows in order.
 
     Raises:
-        CorpusError: a null list or a null inside one.
+        CorpusError: a null list or a null inside one, or offsets that lead outside the values.
     """
+    _validate(column, place, first)
     _refuse_nulls(column, place, first)
     chunks = []
     for chunk in column.chunks:
@@ -61,19 +64,6 @@ def string_array(block: BlockData) -> pa.Array:
     return pa.LargeStringArray.from_buffers(
         len(block), pa.py_buffer(block.offsets), pa.py_buffer(block.values)
     )
-
-
-def check_text(column: pa.ChunkedArray, place: str, first: int) -> None:
-    """Refuse text that is not UTF-8 (lone surrogates included), naming the row."""
-    for chunk in column.chunks:
-        try:
-            chunk.validate(full=True)
-        except pa.ArrowException as error:
-            row = first + _first_invalid(chunk)
-            raise CorpusError(
-                f"{place} row {row} is not valid UTF-8 ({error}); re-encode it or leave it out"
-            ) from error
-        first += len(chunk)
 
 
 def check_sizes(block: BlockData, place: str, first: int) -> None:
@@ -110,6 +100,20 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     )
+
+
+def _validate(column: pa.ChunkedArray, place: str, first: int) -> None:
+    """Refuse damaged columns before anything follows their offsets or indices into memory."""
+    for chunk in column.chunks:
+        try:
+            chunk.validate(full=True)
+        except pa.ArrowException as error:
+            row = first + _first_invalid(chunk)
+            raise CorpusError(
+                f"{place} row {row} is not valid UTF-8, or damaged ({error}); "
+                "re-encode it, restore it or leave it out"
+            ) from error
+        first += len(chunk)
 
 
 def _refuse_nulls(column: pa.ChunkedArray, place: str, first: int) -> None:

@@ -34,8 +34,8 @@ class Span:
 class ShardReader(Protocol):
     """An open shard. One thread uses it at a time."""
 
-    def spans(self) -> Iterator[Span]:
-        """Yield the blocks in row order; may read the whole shard."""
+    def spans(self) -> list[Span]:
+        """Return the blocks in row order; may read the whole shard."""
 
     def names(self) -> tuple[str, ...]:
         """Return the column names, in file order."""
@@ -60,7 +60,7 @@ def reading(uri: str) -> Iterator[None]:
         raise CorpusError(
             f"shard {uri} is missing; restore it, or give the corpus root it moved to"
         ) from error
-    except (pa.ArrowException, OSError, OverflowError) as error:
+    except (pa.ArrowException, OSError, EOFError, ValueError, OverflowError, MemoryError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         raise CorpusError(
             f"shard {uri} cannot be read ({reason}); it is truncated, damaged or of another "

@@ -14,6 +14,7 @@ from .opening import open_input
 
 BLOCK_BYTES = 1 << 20
 BLOCK_LINES = 4096
+_TYPES = {str: pa.large_string(), list: pa.large_list(pa.int64()), int: pa.int64()}
 
 
 class JsonlReader:
@@ -24,18 +25,19 @@ class JsonlReader:
         with reading(uri):
             self._handle = open_input(location)
 
-    def spans(self) -> Iterator[Span]:
-        """Yield runs of lines, reading the whole file once."""
-        index = first = offset = size = documents = 0
+    def spans(self) -> list[Span]:
+        """Return runs of lines, reading the whole file once."""
+        first = offset = size = documents = 0
+        spans: list[Span] = []
         for line in self._lines():
             size += len(line)
-            documents += bool(line.strip())
+            documents += not line.isspace()
             if size >= BLOCK_BYTES or documents >= BLOCK_LINES:
-                yield _span(index, first, documents, offset, size)
-                index, first, offset = index + 1, first + documents, offset + size
-                size = documents = 0
+                spans.append(_span(len(spans), first, documents, offset, size))
+                first, offset, size, documents = first + documents, offset + size, 0, 0
         if documents:
-            yield _span(index, first, documents, offset, size)
+            spans.append(_span(len(spans), first, documents, offset, size))
+        return spans
 
     def names(self) -> tuple[str, ...]:
         """Return the keys of the first document."""
@@ -93,15 +95,13 @@ class JsonlReader:
     def _column(self, objects: list[dict[str, Any]], name: str, first: int) -> pa.Array:
         values = [entry.get(name) for entry in objects]
         kinds = {type(value) for value in values if value is not None}
-        if kinds <= {str, int, float, bool} and kinds != {str}:
-            return pa.array([None if value is None else str(value) for value in values])
-        if len(kinds) > 1 or not kinds <= {str, list}:
+        if len(kinds) > 1 or not kinds <= set(_TYPES):
             raise CorpusError(
                 f"shard {self._uri} rows {first} to {first + len(values) - 1}: {name!r} is "
                 f"{', '.join(sorted(kind.__name__ for kind in kinds))}; it must be text in all "
                 "lines, or a list of token ids in all lines"
             )
-        wanted = pa.large_string() if kinds <= {str} else pa.large_list(pa.int64())
+        wanted = _TYPES[kinds.pop()] if kinds else pa.large_string()
         try:
             return pa.array(values, wanted)
         except (UnicodeEncodeError, pa.ArrowException, OverflowError) as error:

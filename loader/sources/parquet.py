@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,15 +24,16 @@ class ParquetReader:
                 memory_map=False,
                 page_checksum_verification=True,
             )
-        self._names = tuple(self._file.schema_arrow.names)
+            self._names = tuple(self._file.schema_arrow.names)
 
-    def spans(self) -> Iterator[Span]:
-        """Yield the row groups."""
-        metadata, first = self._file.metadata, 0
+    def spans(self) -> list[Span]:
+        """Return the row groups."""
+        metadata, first, spans = self._file.metadata, 0, []
         for index in range(metadata.num_row_groups):
             documents = metadata.row_group(index).num_rows
-            yield Span(index=index, first=first, documents=documents)
+            spans.append(Span(index=index, first=first, documents=documents))
             first += documents
+        return spans
 
     def names(self) -> tuple[str, ...]:
         """Return the column names."""
