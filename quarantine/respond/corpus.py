@@ -29,7 +29,7 @@ def content_hashes(manifest: Manifest, documents: Documents) -> list[bytes]:
     Every block that holds one of them is read once.
     """
     wanted = np.asarray(documents, np.int64)
-    _refuse_outside(manifest, wanted)
+    check_documents(manifest, wanted)
     geometry = manifest.geometry()
     hashes: dict[int, bytes] = {}
     blocks = geometry.block_of(wanted)
@@ -58,7 +58,7 @@ def resolver(manifest: Manifest) -> Resolver:
         if scope.kind == "source":
             return source_documents(manifest, scope.value)
         documents = np.asarray(scope.documents, np.int64)
-        _refuse_outside(manifest, documents)
+        check_documents(manifest, documents)
         return documents
 
     return resolve
@@ -127,7 +127,7 @@ def document_facts(manifest: Manifest, doc: int) -> DocumentFacts:
     Raises:
         NotFound: the corpus has no such document.
     """
-    _refuse_outside(manifest, np.asarray([doc], np.int64))
+    check_documents(manifest, (doc,))
     location = manifest.locate(doc)
     content = content_hashes(manifest, np.asarray([doc], np.int64))[0].hex()
     return DocumentFacts(
@@ -135,7 +135,13 @@ def document_facts(manifest: Manifest, doc: int) -> DocumentFacts:
     )
 
 
-def _refuse_outside(manifest: Manifest, documents: Documents) -> None:
+def check_documents(manifest: Manifest, named: Sequence[int] | Documents) -> None:
+    """Refuse ordinals that the corpus does not have.
+
+    Raises:
+        NotFound: naming one of them and the range there is.
+    """
+    documents = np.asarray(named, np.int64)
     total = manifest.geometry().documents
     if documents.size and not 0 <= int(documents.min()) <= int(documents.max()) < total:
         bad = int(documents.max()) if int(documents.max()) >= total else int(documents.min())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import ipc
@@ -12,6 +13,7 @@ from ...loader.sources.contract import reading
 from ...loader.sources.opening import open_input
 from .rewrite_parquet import Keep
 
+CHUNK = 1 << 20
 _CODECS = {b"\x04\x22\x4d\x18": "lz4", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
@@ -24,22 +26,31 @@ def rewrite_arrow(uri: str, location: str, target: Path, keep: Keep, *, stream: 
     Raises:
         CorpusError: the file cannot be read; `uri` names it.
     """
-    written = first = 0
-    with reading(uri), open_input(location) as handle:
-        options = ipc.IpcWriteOptions(compression=_compression(handle, stream=stream))
-        source = ipc.open_stream(handle) if stream else ipc.open_file(handle)
+    with reading(uri):
+        handle = open_input(location)
+    with handle:
+        with reading(uri):
+            options = ipc.IpcWriteOptions(compression=_compression(handle, stream=stream))
+            source = ipc.open_stream(handle) if stream else ipc.open_file(handle)
         make = ipc.new_stream if stream else ipc.new_file
         with (
             pa.OSFile(str(target), "wb") as sink,
             make(sink, source.schema, options=options) as out,
         ):
-            for batch in source if stream else _batches(source):
-                kept = keep(first, batch.num_rows)
-                first += batch.num_rows
-                if kept.any():
-                    rows = batch if kept.all() else batch.filter(pa.array(kept))
-                    out.write_batch(rows)
-                    written += rows.num_rows
+            return _copy_batches(_batches(uri, source, stream=stream), out, keep)
+
+
+def _copy_batches(
+    batches: Iterator[pa.RecordBatch], out: ipc.RecordBatchStreamWriter, keep: Keep
+) -> int:
+    written = first = 0
+    for batch in batches:
+        kept = keep(first, batch.num_rows)
+        first += batch.num_rows
+        if kept.any():
+            rows = batch if kept.all() else batch.filter(pa.array(kept))
+            out.write_batch(rows)
+            written += rows.num_rows
     return written
 
 
@@ -50,19 +61,48 @@ def rewrite_jsonl(uri: str, location: str, target: Path, keep: Keep) -> int:
         CorpusError: the file cannot be read; `uri` names it.
     """
     written = row = 0
-    with reading(uri), open_input(location) as handle, target.open("wb") as out:
-        for line in handle:
+    with target.open("wb") as out:
+        for line in _lines(uri, location):
             if not line.strip():
                 continue
             if keep(row, 1)[0]:
-                out.write(line if line.endswith(b"\n") else line + b"\n")
+                out.write(line + b"\n")
                 written += 1
             row += 1
     return written
 
 
-def _batches(source: ipc.RecordBatchFileReader) -> Iterator[pa.RecordBatch]:
-    return (source.get_batch(index) for index in range(source.num_record_batches))
+def _lines(uri: str, location: str) -> Iterator[bytes]:
+    """Yield the lines without their line feeds; what may fail is told as the shard's fault."""
+    parts: list[bytes] = []
+    with reading(uri):
+        handle = open_input(location)
+    with handle:
+        while True:
+            with reading(uri):
+                chunk: bytes = handle.read(CHUNK)
+            if not chunk:
+                break
+            head, *others = chunk.split(b"\n")
+            parts.append(head)
+            for other in others:
+                yield b"".join(parts)
+                parts = [other]
+    yield b"".join(parts)
+
+
+def _batches(uri: str, source: Any, *, stream: bool) -> Iterator[pa.RecordBatch]:
+    index = 0
+    while True:
+        with reading(uri):
+            if not stream and index == source.num_record_batches:
+                return
+            try:
+                batch = source.read_next_batch() if stream else source.get_batch(index)
+            except StopIteration:
+                return
+        yield batch
+        index += 1
 
 
 def _compression(handle: pa.NativeFile, *, stream: bool) -> str | None:

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from ...loader.errors import UsageError
-from .corpus import content_scope, document_facts, shard_documents, source_documents
+from .corpus import (
+    check_documents,
+    content_scope,
+    document_facts,
+    shard_documents,
+    source_documents,
+)
 from .scopes import PositionRange, Scope
 from .window import StepSource
 
@@ -56,6 +62,7 @@ def select(
         UsageError: a range is malformed, or steps are named without a ledger.
     """
     if selection.documents:
+        check_documents(manifest, selection.documents)
         return Scope.of_documents(selection.documents)
     if selection.content is not None:
         return content_scope(manifest, selection.content)

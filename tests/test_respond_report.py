@@ -1,0 +1,214 @@
+"""Reports: hostile text does nothing, pages stand alone, pictures need their extra."""
+
+from __future__ import annotations
+
+import html.parser
+import io
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers_respond import losses, make_corpus, make_run
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardward.loader.errors import FormatError, MissingExtra
+from shardward.quarantine.respond.curves import curves_json, curves_png
+from shardward.quarantine.respond.filing import write_report
+from shardward.quarantine.respond.incident import Incident, IncidentStore
+from shardward.quarantine.respond.report import build_report
+from shardward.quarantine.respond.report_html import render_html
+from shardward.quarantine.respond.report_markdown import render_markdown
+from shardward.quarantine.respond.safe_text import (
+    html_text,
+    markdown_block,
+    markdown_text,
+    visible,
+)
+from shardward.quarantine.respond.svg import chart, thin
+
+HOSTILE = (
+    "<script>alert(1)</script><img src=x onerror=alert(2)> ``` ]( javascript:x) @admin "
+    "https://evil.example/ \u202e\u2066rtl\x00\x1b[31m\ud800 a\u0301\u0301\u0301\u0301\u0301 "
+    "| x\n# h"
+)
+
+
+class Scene:
+    def __init__(self, home: Path) -> None:
+        manifest = make_corpus(home)
+        self.run = make_run(home, manifest)
+        self.incident: Incident = IncidentStore(self.run.path).open(
+            onset=20, detected=22, actor="kim"
+        )
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def hostile_suspects() -> dict[str, Any]:
+    text = HOSTILE.replace("\ud800", "")
+    suspect = {
+        "doc": 1,
+        "id": text,
+        "shard": text,
+        "row": 1,
+        "source": text,
+        "score": 0.5,
+        "family": None,
+        "reasons": [text],
+        "spans": [{"start": 0, "end": 9, "text": text}],
+    }
+    return {"suspects": [suspect]}
+
+
+class Tags(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def tags(page: str) -> list[tuple[str, dict[str, str | None]]]:
+    parser = Tags()
+    parser.feed(page)
+    return parser.found
+
+
+def test_the_page_stands_alone_and_runs_nothing(scene: Scene) -> None:
+    scene.incident.attach("suspects", hostile_suspects(), actor="kim")
+    scene.incident.attach(
+        "curves", curves_json({HOSTILE[:60]: {"loss": losses(1, 40)}}), actor="kim"
+    )
+
+    page = render_html(build_report(scene.incident, scene.run))
+
+    names = {tag for tag, _ in tags(page)}
+    assert not names & {"script", "img", "link", "iframe", "object", "a", "form", "base"}
+    for _, attributes in tags(page):
+        assert not [name for name in attributes if name.startswith("on") or name in ("src", "href")]
+    assert "default-src 'none'" in page
+    assert "url(" not in page
+
+
+def test_hostile_text_is_shown_and_cannot_act(scene: Scene) -> None:
+    scene.incident.attach("suspects", hostile_suspects(), actor="kim")
+    report = build_report(scene.incident, scene.run)
+
+    page, markdown = render_html(report), render_markdown(report)
+
+    for text in (page, markdown):
+        assert "⟨U+202E⟩" in text
+        assert "⟨U+001B⟩" in text
+        assert not re.search("[\u202a-\u202e\u2066-\u2069\x00-\x08\x0e-\x1f\x7f-\x9f]", text)
+    assert "&lt;script&gt;" in page
+
+
+@given(st.text())
+def test_visible_text_is_one_line_without_hidden_characters(text: str) -> None:
+    shown = visible(text, 200)
+
+    assert all(c.isprintable() for c in shown)
+    assert len(shown.splitlines()) <= 1
+
+
+@given(st.text())
+def test_html_text_opens_no_tag_and_leaves_no_quote(text: str) -> None:
+    assert not set("<>\"'") & set(html_text(text))
+
+
+@given(st.text())
+def test_a_markdown_cell_has_no_live_markup(text: str) -> None:
+    bare = re.sub(r"\\.", "", markdown_text(text))
+
+    assert not set("`*_[]<>|#") & set(bare)
+
+
+@given(st.text(alphabet="`~\nab "))
+def test_no_text_ends_its_fenced_block(text: str) -> None:
+    block = markdown_block(text).split("\n")
+
+    assert len(block) == 3
+    assert block[0] == block[2] + "text"
+    assert block[2] not in block[1]
+
+
+def test_a_link_or_mention_in_text_stays_dead() -> None:
+    shown = markdown_text("see https://evil.example www.evil.example @admin")
+
+    assert "https://" not in shown
+    assert "www.evil" not in shown
+    assert "@admin" not in shown
+
+
+def test_a_malformed_attachment_is_refused_with_its_place(scene: Scene) -> None:
+    scene.incident.attach("suspects", {"suspects": [{"doc": "seven"}]}, actor="kim")
+
+    with pytest.raises(FormatError, match=r"\$\.suspects\[0\]"):
+        build_report(scene.incident, scene.run)
+
+
+def test_a_report_can_be_written_at_any_state(scene: Scene) -> None:
+    filed = write_report(scene.incident, scene.run)
+
+    assert [p.name for p in filed.paths] == [
+        "incident.json",
+        "incident.md",
+        "incident.html",
+        "curves.png",
+    ]
+    assert filed.report["outcome"] == "open"
+
+
+def test_a_dismissed_incident_says_so(scene: Scene) -> None:
+    scene.incident.record("dismiss", actor="kim", summary={"reason": "logging glitch"})
+
+    report = build_report(scene.incident, scene.run)
+
+    assert report["outcome"] == "dismissed"
+    assert report["timeline"][-1]["text"] == "dismiss: logging glitch"
+
+
+def test_without_matplotlib_the_exact_install_command_is_said(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
+    report = build_report(scene.incident, scene.run)
+
+    with pytest.raises(MissingExtra, match=r"pip install 'shardward\[report\]'"):
+        curves_png(report)
+    assert write_report(scene.incident, scene.run).missing is not None
+
+
+def test_the_picture_is_the_same_for_the_same_curves(scene: Scene) -> None:
+    curves = curves_json({"before $x$": {"loss": {1: 3.0, 2: float("nan"), 3: 2.9}}})
+    scene.incident.attach("curves", curves, actor="kim")
+    report = build_report(scene.incident, scene.run)
+
+    first, second = curves_png(report), curves_png(report)
+
+    assert first == second
+    assert first.startswith(b"\x89PNG")
+    size = import_module("matplotlib.image").imread(io.BytesIO(first)).shape
+    assert size[0] > 100
+
+
+def test_a_chart_keeps_the_spike_when_points_are_thinned() -> None:
+    points = [(float(s), 3.0) for s in range(50_000)]
+    points[31_000] = (31_000.0, 99.0)
+
+    assert (31_000.0, 99.0) in thin(points)
+    assert len(thin(points)) < 5000
+
+
+def test_a_chart_of_nothing_or_of_one_point_is_drawn() -> None:
+    assert "No data" in chart("loss", {"a": [(1, float("nan"))]})
+    assert "<svg" in chart("loss", {"a": [(1, 2.0)]})

@@ -1,0 +1,339 @@
+"""The whole response on a real run directory, and crashes between any two of its writes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from helpers_respond import checkpoint, losses, make_corpus, make_run, start_piece
+from jsonschema import Draft202012Validator
+
+from shardward.loader.cursor import Cursor
+from shardward.loader.errors import IncidentError, IntegrityError, NotFound, SupersededCursor
+from shardward.loader.manifest import Manifest
+from shardward.loader.run import Run
+from shardward.quarantine.respond import response
+from shardward.quarantine.respond.decisions import DecisionLog
+from shardward.quarantine.respond.filing import file
+from shardward.quarantine.respond.incident import Incident, IncidentStore
+from shardward.quarantine.respond.resume import read_resume, resume
+from shardward.quarantine.respond.rewind import RewindPlan, plan_rewind
+from shardward.quarantine.respond.scopes import Scope
+from shardward.quarantine.respond.status import Decision
+from shardward.quarantine.respond.watchplan import WatchPlan, generate_watch_plan
+from shardward.quarantine.respond.window import Window, identify
+from shardward.schemas import load_schema
+
+
+class Ledger:
+    """Four documents a step, in order."""
+
+    def step_documents(self, step: int) -> pa.Table:
+        docs = [(step * 4 + i) % 60 for i in range(4)]
+        return pa.table(
+            {
+                "step": [step] * 4,
+                "piece": [1] * 4,
+                "rank": [0] * 4,
+                "sample_position": [step * 4 + i for i in range(4)],
+                "doc": docs,
+                "token_start": [0] * 4,
+                "token_end": [20] * 4,
+            }
+        )
+
+
+class Scene:
+    """A run at step 24 with checkpoints at 5, 10, 15 and 20, and a spike at steps 18 to 20."""
+
+    def __init__(self, home: Path, manifest: Manifest | None = None) -> None:
+        self.manifest: Manifest = manifest or make_corpus(home)
+        self.run: Run = make_run(home, self.manifest)
+        start_piece(self.run)
+
+    def open(self) -> Incident:
+        return IncidentStore(self.run.path).open(onset=18, detected=20, actor="kim")
+
+    def window(self) -> Window:
+        return identify(Ledger(), self.manifest, first=18, last=20)
+
+    def plan(self) -> RewindPlan:
+        checkpoints = [checkpoint(self.run, step) for step in (5, 10, 15, 20)]
+        return plan_rewind(checkpoints, self.run.lineage(), onset=18, head_step=24)
+
+    def watch_plan(self) -> WatchPlan:
+        return generate_watch_plan({"loss": losses(1, 17)}, resume_step=15, length=20)
+
+    def decide(self, incident: Incident, *docs: int) -> None:
+        DecisionLog(self.run.path, manifest=self.manifest.fingerprint).append(
+            Decision(
+                action="quarantine",
+                scope=Scope.of_documents(docs),
+                reason="junk",
+                actor="kim",
+                incident=incident.id,
+            )
+        )
+
+    def steps(self, incident: Incident) -> dict[str, Callable[[], Any]]:
+        """Return what carries out each step."""
+        checklist = {"verdict": "confirmed", "items": []}
+        healthy = {"loss": losses(16, 35, level=2.9, seed=3)}
+        return {
+            "confirm": lambda: response.confirm(
+                incident, verdict="confirmed", checklist=checklist, actor="kim"
+            ),
+            "identify": lambda: response.identify(incident, self.window(), actor="kim"),
+            "rewind": lambda: response.rewind(incident, self.run, self.plan(), actor="kim"),
+            "skip": lambda: response.skip(incident, self.run, self.manifest, actor="kim"),
+            "resume": lambda: response.resume(
+                incident, self.run, actor="kim", watch=self.watch_plan()
+            ),
+            "watch": lambda: response.watch(incident, healthy, actor="kim"),
+            "file": lambda: file(incident, self.run, actor="kim"),
+        }
+
+    def go(self, incident: Incident, to: str) -> None:
+        for name, act in self.steps(incident).items():
+            if name == "skip":
+                self.decide(incident, 12, 13)
+            act()
+            if name == to:
+                return
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def test_the_whole_response_ends_in_a_valid_report(scene: Scene) -> None:
+    incident = scene.open()
+    scene.go(incident, "file")
+
+    report = json.loads((incident.path / "incident.json").read_text())
+
+    Draft202012Validator(load_schema("incident.v1")).validate(report)
+    assert (report["state"], report["outcome"]) == ("filed", "resolved")
+    assert [d["scope"]["documents"] for d in report["decisions"]] == [[12, 13]]
+    assert report["actions"][1] == {"what": "revision", "before": 0, "after": 1}
+
+
+def test_the_checkpoint_before_the_onset_is_chosen_not_the_one_before_the_detection(
+    scene: Scene,
+) -> None:
+    plan = scene.plan()
+
+    assert plan.checkpoint.step == 15
+    assert [c.step for c, _ in plan.passed_over] == [20]
+    assert plan.steps_lost == 9
+
+
+def test_weights_that_end_on_the_step_before_the_onset_are_healthy(scene: Scene) -> None:
+    steps = [checkpoint(scene.run, step) for step in (16, 17, 18)]
+
+    plan = plan_rewind(steps, scene.run.lineage(), onset=18, head_step=20)
+
+    assert plan.checkpoint.step == 17
+
+
+def test_no_checkpoint_before_the_onset_is_said_with_each_reason(scene: Scene) -> None:
+    steps = [checkpoint(scene.run, 20), checkpoint(scene.run, 12)]
+
+    with pytest.raises(IncidentError, match=r"step 20: its weights.*step 12: it is within"):
+        plan_rewind(steps, scene.run.lineage(), onset=18, head_step=24, margin=8)
+
+
+def test_the_rewind_moves_the_head_and_the_poisoned_latest_is_refused(scene: Scene) -> None:
+    incident = scene.open()
+    scene.go(incident, "rewind")
+    latest = Cursor.from_json(checkpoint(scene.run, 20).cursor)
+
+    with pytest.raises(SupersededCursor, match="rewind INC-0001"):
+        start_piece(scene.run, "requeued", cursor=latest)
+
+
+def test_a_start_between_rewind_and_resume_is_refused(scene: Scene) -> None:
+    incident = scene.open()
+    scene.go(incident, "rewind")
+
+    with pytest.raises(IncidentError, match="would eat the same batches"):
+        resume(scene.run)
+
+
+def test_after_the_skip_the_old_revision_is_refused(scene: Scene) -> None:
+    incident = scene.open()
+    scene.go(incident, "resume")
+    plain = Cursor.from_json(checkpoint(scene.run, 15).cursor)
+
+    with pytest.raises(SupersededCursor, match="revision 0"):
+        start_piece(scene.run, "requeued", cursor=plain)
+    orders = resume(scene.run)
+    assert orders is not None
+    assert start_piece(scene.run, "requeued", cursor=orders.cursor) == 2
+
+
+def test_the_orders_fit_their_schema_and_name_the_revision(scene: Scene) -> None:
+    scene.go(scene.open(), "resume")
+
+    value = json.loads((scene.run.path / "resume.json").read_text())
+
+    Draft202012Validator(load_schema("resume.v1")).validate(value)
+    assert (value["cursor"]["step"], value["cursor"]["revision"]) == (15, 1)
+
+
+def test_L13_a_requeued_job_gets_the_same_answer_and_no_second_skip(scene: Scene) -> None:
+    scene.go(scene.open(), "resume")
+
+    first, second = resume(scene.run, launch="a"), resume(scene.run, launch="b")
+
+    assert first == second
+    assert len(list((scene.run.path / "resumes").glob("*.taken"))) == 1
+
+
+def test_a_resume_without_orders_is_none(scene: Scene) -> None:
+    assert resume(scene.run) is None
+
+
+def test_edited_orders_are_refused(scene: Scene) -> None:
+    scene.go(scene.open(), "resume")
+    path = scene.run.path / "resume.json"
+    path.write_text(
+        path.read_text().replace('"learning_rate_factor":1.0', '"learning_rate_factor":9.0')
+    )
+
+    with pytest.raises(IntegrityError, match="it was edited"):
+        resume(scene.run)
+
+
+def test_orders_whose_revision_is_gone_are_refused(scene: Scene) -> None:
+    scene.go(scene.open(), "resume")
+    for path in (scene.run.path / "revisions").glob("*.json"):
+        path.unlink()
+
+    with pytest.raises(NotFound, match="revision 1"):
+        resume(scene.run)
+
+
+def test_a_skip_of_nothing_is_refused_unless_the_reason_is_said(scene: Scene) -> None:
+    incident = scene.open()
+    scene.go(incident, "rewind")
+
+    with pytest.raises(IncidentError, match="say why nothing is skipped"):
+        response.skip(incident, scene.run, scene.manifest, actor="kim")
+    revision = response.skip(
+        incident, scene.run, scene.manifest, actor="kim", no_skip="the learning rate did it"
+    )
+
+    assert revision.number == 0
+    orders = response.resume(
+        incident, scene.run, actor="kim", watch=scene.watch_plan(), learning_rate_factor=0.5
+    )
+    assert (orders.no_skip, orders.learning_rate_factor) == ("the learning rate did it", 0.5)
+
+
+def test_a_recurrence_inside_the_watch_reopens_the_incident(scene: Scene) -> None:
+    incident = scene.open()
+    scene.go(incident, "resume")
+
+    result = response.watch(
+        incident, {"loss": {**losses(16, 35), 20: 9.0, 21: 9.0, 22: 8.0}}, actor="kim"
+    )
+
+    assert result.verdict == "recurrence"
+    assert (incident.case().state, incident.case().round) == ("opened", 2)
+
+
+def test_a_watch_that_still_runs_does_not_allow_filing(scene: Scene) -> None:
+    incident = scene.open()
+    scene.go(incident, "resume")
+
+    assert response.watch(incident, {"loss": losses(16, 20)}, actor="kim").verdict == "running"
+    with pytest.raises(IncidentError, match="file comes after watch"):
+        file(incident, scene.run, actor="kim")
+
+
+def test_an_unconfirmed_checklist_leaves_the_incident_where_it_was(scene: Scene) -> None:
+    incident = scene.open()
+
+    event = response.confirm(incident, verdict="insufficient", checklist={}, actor="kim")
+
+    assert event.act == "attempt"
+    with pytest.raises(IncidentError, match="identify comes after confirm"):
+        response.identify(incident, scene.window(), actor="kim")
+    response.confirm(incident, verdict="insufficient", checklist={}, actor="kim", accept="I saw it")
+    assert incident.case().state == "confirmed"
+
+
+def test_a_second_rewind_to_before_the_first_skip_keeps_what_was_left_out(scene: Scene) -> None:
+    scene.go(scene.open(), "resume")
+    orders = resume(scene.run)
+    assert orders is not None
+    start_piece(scene.run, "second", cursor=orders.cursor)
+    again = IncidentStore(scene.run.path).open(onset=60, detected=61, actor="kim")
+    response.confirm(again, verdict="confirmed", checklist={}, actor="kim")
+    response.identify(again, scene.window(), actor="kim")
+    plan = plan_rewind([checkpoint(scene.run, 10)], scene.run.lineage(), onset=60, head_step=61)
+
+    response.rewind(again, scene.run, plan, actor="kim")
+
+    pending = read_resume(scene.run.path)
+    assert pending is not None
+    assert pending.cursor.revision == 1
+
+
+def test_a_trainer_started_behind_the_back_of_the_rewind_is_noticed(scene: Scene) -> None:
+    incident = scene.open()
+    scene.go(incident, "skip")
+    start_piece(scene.run, "eager", cursor=Cursor.from_json(checkpoint(scene.run, 15).cursor))
+
+    with pytest.raises(IncidentError, match="a trainer was started in between"):
+        response.resume(incident, scene.run, actor="kim", watch=None)
+
+
+class Crash(BaseException):
+    """The process dies here."""
+
+
+@pytest.mark.parametrize("step", ["rewind", "skip", "resume", "file"])
+def test_a_crash_between_any_two_writes_is_no_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Die before the n-th durable write of a step, for every n, then do the step again."""
+    manifest = make_corpus(tmp_path)
+    survived = False
+    for n in range(1, 40):
+        scene = Scene(tmp_path / f"{step}{n}", manifest)
+        incident = scene.open()
+        order = list(scene.steps(incident))
+        if order.index(step):
+            scene.go(incident, order[order.index(step) - 1])
+        if step == "skip":
+            scene.decide(incident, 12, 13)
+        with monkeypatch.context() as patched:
+            left = iter(range(n))
+            real = os.fsync
+
+            def fsync(handle: int, left: Any = left, real: Any = real) -> None:
+                if next(left, None) is None:
+                    raise Crash
+                real(handle)
+
+            patched.setattr(os, "fsync", fsync)
+            try:
+                scene.steps(incident)[step]()
+                survived = True
+            except Crash:
+                survived = False
+        if incident.case().done[-1:] != (step,):
+            scene.steps(incident)[step]()
+        assert incident.case().done[-1] == step
+        assert [e.act for e in incident.events()].count(step) == 1
+        if survived:
+            break
+    assert survived
