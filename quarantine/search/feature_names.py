@@ -13,7 +13,7 @@ class Feature(IntEnum):
     BYTES = 0
     CHARACTERS = auto()
     WORDS = auto()
-    """Whitespace-separated."""
+    """Separated by white space."""
     LINES = auto()
     """Pieces between runs of newlines."""
     CONTROL = auto()
@@ -27,12 +27,13 @@ class Feature(IntEnum):
     ENTROPY = auto()
     """Bits per byte."""
     RUN = auto()
-    """Longest run of one character, in characters."""
+    """Longest run of one byte of 16 or more, in bytes."""
     RUN_SHARE = auto()
-    """Characters in runs of 16 or more of one character that is not a space."""
+    """Bytes in runs of 16 or more of one byte above the space, as a share of bytes."""
     LONGEST_WORD = auto()
+    """In characters; words under 24 are not told apart and give 0."""
     LONG_WORD_SHARE = auto()
-    """Characters in words of more than 100 characters."""
+    """Characters in words of more than 40 characters."""
     DIGIT = auto()
     PUNCTUATION = auto()
     UPPER = auto()
@@ -59,8 +60,10 @@ class Feature(IntEnum):
     """Characters of the most frequent word 2-gram; TOP3 and TOP4 are 0 where they cannot matter."""
     TOP3 = auto()
     TOP4 = auto()
+    REPEATED5 = auto()
+    """Characters of all words that lie in some word 5-gram seen before."""
     DUPLICATE5 = auto()
-    """Characters in repeated word 5-grams; 6 to 10 are 0 where they cannot matter."""
+    """Gopher's count of characters in repeated 5-grams; 5 to 10 are 0 if below a tenth."""
     DUPLICATE6 = auto()
     DUPLICATE7 = auto()
     DUPLICATE8 = auto()
@@ -73,6 +76,10 @@ class Feature(IntEnum):
     BYTE_PERIOD_TIMES = auto()
     BYTE_PERIOD_SHARE = auto()
     """Share of bytes in the longest run of a unit of 1 to 13 bytes."""
+    ENCODED = auto()
+    """Characters in words of 24 or more that change character class like base64 and hex do."""
+    TABLE = auto()
+    """Bytes of lines with numbers whose skeleton repeats, as a share of bytes; 0 if few digits."""
     GOPHER = auto()
     """0, or the first Gopher repetition rule broken: see `GOPHER_RULES`."""
 

@@ -14,7 +14,6 @@ from .kernels_features import measure_documents
 
 CAPACITY = 1 << 20
 """Words and lines of one document that are compared with each other; the workspace is 100 MB."""
-SPACE_BIT = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,14 +42,20 @@ def measure(chunk: TextChunk) -> Features:
     longest = int(np.diff(chunk.offsets).max(initial=0))
     capacity = min(CAPACITY, max(1024, longest // 2 + 2))
     measure_documents(
-        chunk.data, chunk.offsets, byte_classes(), np.int64(capacity), values, transitions
+        chunk.data,
+        chunk.offsets,
+        byte_classes(),
+        space_kinds(),
+        np.int64(capacity),
+        values,
+        transitions,
     )
     return Features(values=values, transitions=transitions)
 
 
 @cache
 def byte_classes() -> NDArray[np.uint8]:
-    """Return uint8[256]: the class of each byte, plus 128 where it is ASCII white space."""
+    """Return uint8[256], the class of each byte: see `feature_names.CLASSES`."""
     table = np.full(256, 7, dtype=np.uint8)
     table[:128] = 5
     table[:32] = 6
@@ -61,5 +66,13 @@ def byte_classes() -> NDArray[np.uint8]:
     table[48:58] = 2
     table[[9, 12, 13, 32]] = 3
     table[10] = 4
-    table[[9, 10, 11, 12, 13, 28, 29, 30, 31, 32]] |= SPACE_BIT
+    return table
+
+
+@cache
+def space_kinds() -> NDArray[np.uint8]:
+    """Return uint8[128]: 1 for ASCII white space, 2 for the newline, else 0."""
+    table = np.zeros(128, dtype=np.uint8)
+    table[[9, 11, 12, 13, 28, 29, 30, 31, 32]] = 1
+    table[10] = 2
     return table

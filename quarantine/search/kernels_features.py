@@ -16,6 +16,7 @@ from .kernels_repetition import (
     duplicate_paragraphs,
     next_epoch,
     ngram_features,
+    table_bytes,
     table_mask,
     word_period,
 )
@@ -24,13 +25,16 @@ U32 = np.uint32
 U64 = np.uint64
 PRIME = U64(0x9E3779B97F4A7C15)
 LINE_SEED = U64(0x243F6A8885A308D3)
-LONG_WORD = 100
+LONG_WORD = 40
+ENCODED_WORD = 24
+TABLE_DIGITS = 0.03
+"""Share of digits below which a text is no table of numbers."""
 LONG_RUN = 16
 
-# Places in the tally that `read_document` fills.
+# Places in the tally that the readers fill.
 T_CHARACTERS, T_WORDS, T_LINES, T_INVALID, T_REPLACEMENT, T_C1, T_LATIN1 = 0, 1, 2, 3, 4, 5, 6
 T_CYRILLIC, T_UNSPACED, T_FOREIGN, T_PRIVATE, T_MOJIBAKE = 7, 8, 9, 10, 11
-T_RUN, T_RUN_CHARACTERS, T_LONGEST_WORD, T_LONG_WORD_CHARACTERS, T_SAMPLED = 12, 13, 14, 15, 16
+T_RUN, T_RUN_BYTES, T_LONGEST_WORD, T_LONG_WORDS, T_ENCODED = 12, 13, 14, 15, 16
 TALLIES = 17
 
 F_BYTES = int(Feature.BYTES)
@@ -39,6 +43,9 @@ F_PARAGRAPH = int(Feature.PARAGRAPH_DUPLICATES)
 F_TOP2 = int(Feature.TOP2)
 F_PERIOD = int(Feature.WORD_PERIOD_TIMES)
 F_GOPHER = int(Feature.GOPHER)
+F_DIGIT = int(Feature.DIGIT)
+F_TABLE = int(Feature.TABLE)
+F_ENCODED = int(Feature.ENCODED)
 
 
 @kernel
@@ -86,31 +93,86 @@ def is_space(cp: Number) -> Number:
 
 
 @kernel
-def end_run(cp: Number, run: Number, tally: Int64s) -> None:
-    """Count a finished run of one character."""
-    tally[T_RUN] = max(tally[T_RUN], run)
-    if cp != U32(32) and cp != U32(9) and cp != U32(10):
-        tally[T_RUN_CHARACTERS] += run
+def count_bytes(
+    data: UInt8s,
+    start: Number,
+    end: Number,
+    classes: UInt8s,
+    histogram: Int64s,
+    transitions: Int64s,
+) -> None:
+    """Count bytes in histogram int64[256] and class pairs in transitions int64[64]."""
+    other = np.zeros(64, np.int64)
+    before = U64(4)
+    i = start
+    while i + U64(2) <= end:
+        a, b = data[i], data[i + U64(1)]
+        first = U64(classes[a])
+        second = U64(classes[b])
+        histogram[a] += 1
+        transitions[before * U64(8) + first] += 1
+        histogram[b] += 1
+        other[first * U64(8) + second] += 1
+        before = second
+        i += U64(2)
+    if i < end:
+        histogram[data[i]] += 1
+        transitions[before * U64(8) + U64(classes[data[i]])] += 1
+    for q in range(64):
+        transitions[q] += other[q]
+
+
+@kernel
+def count_runs(data: UInt8s, start: Number, end: Number, tally: Int64s) -> None:
+    """Count runs of LONG_RUN or more of one byte; every such run holds a whole aligned eight."""
+    i = start
+    one = U64(1)
+    while i + U64(8) <= end:
+        c = data[i]
+        if c != data[i + U64(7)] or c != data[i + U64(3)] or c != data[i + one]:
+            i += U64(8)
+            continue
+        low = i
+        while low > start and data[low - one] == c:
+            low -= one
+        high = i + one
+        while high < end and data[high] == c:
+            high += one
+        run = np.int64(high - low)
+        if run >= LONG_RUN:
+            tally[T_RUN] = max(tally[T_RUN], run)
+            if c > 32:
+                tally[T_RUN_BYTES] += run
+        i += (high - i + U64(7)) // U64(8) * U64(8)
+
+
+@kernel
+def looks_encoded(data: UInt8s, start: Number, end: Number, classes: UInt8s) -> Number:
+    """Return whether a word changes its character class at three places in ten, as base64 does."""
+    switches = 0
+    before = classes[data[start]]
+    for i in range(start + U64(1), end):
+        entry = classes[data[i]]
+        switches += entry != before
+        before = entry
+    return 10 * switches >= 3 * np.int64(end - start)
 
 
 @kernel
 def end_word(
-    h: Number,
+    data: UInt8s,
+    start: Number,
+    end: Number,
     length: Number,
-    words: UInt64s,
-    lengths: Int32s,
-    count: Number,
+    classes: UInt8s,
     tally: Int64s,
-) -> Number:
-    """Store a finished word while there is room; return the number of words stored."""
+) -> None:
+    """Count a word that is long."""
     tally[T_LONGEST_WORD] = max(tally[T_LONGEST_WORD], length)
     if length > LONG_WORD:
-        tally[T_LONG_WORD_CHARACTERS] += length
-    if count < words.size:
-        words[count] = h ^ (h >> U64(32))
-        lengths[count] = np.int32(length)
-        return count + 1
-    return count
+        tally[T_LONG_WORDS] += length
+    if length >= ENCODED_WORD and looks_encoded(data, start, end, classes):
+        tally[T_ENCODED] += length
 
 
 @kernel
@@ -119,8 +181,7 @@ def read_document(  # noqa: C901, PLR0912, PLR0915 (one loop whose state lives i
     start: Number,
     end: Number,
     classes: UInt8s,
-    histogram: Int64s,
-    transitions: Int64s,
+    spaces: UInt8s,
     words: UInt64s,
     word_lengths: Int32s,
     lines: UInt64s,
@@ -128,73 +189,88 @@ def read_document(  # noqa: C901, PLR0912, PLR0915 (one loop whose state lives i
     gaps: Int32s,
     tally: Int64s,
 ) -> None:
-    """Read one document: byte histogram, class transitions, word and line hashes, tallies."""
+    """Hash words and lines, count scripts; words and lines beyond the arrays are only counted.
+
+    `spaces` uint8[128] is 0 for a word byte, 1 for white space, 2 for a newline.
+    """
+    one = U64(1)
     zero = U64(0)
     h = zero
     line = LINE_SEED
-    length, line_length, newlines, run = 0, 0, 0, 0
-    n, m, characters = 0, 0, 0
+    newlines, n, m = 0, 0, 0
     last_line = lines.size - 1
-    previous = U32(0xFFFFFFFF)
-    before = U64(4)
-    i = start
+    extra, word_extra, line_extra = zero, zero, zero  # continuation bytes: in all, up to here
+    word_start = line_start = i = start
+    previous = U32(0)
+    last = start
     while i < end:
-        cp = U32(data[i])
-        entry = U64(classes[cp])
-        histogram[cp] += 1
-        transitions[before * U64(8) + (entry & U64(7))] += 1
-        before = entry & U64(7)
-        if cp < U32(128):
-            i += U64(1)
-            space = entry >= U64(128)
+        c = data[i]
+        if c < 128:
+            kind: Number = spaces[c]
+            i += one
+            if kind == 0:
+                h = (h ^ U64(c)) * PRIME
+                continue
+            space = U64(c)
+            width = one
         else:
             at = i
             cp, i = decode(data, i, end)
-            for q in range(at + U64(1), i):
-                histogram[data[q]] += 1
-            if cp == U32(0xFFFD) and i == at + U64(1):
-                tally[T_INVALID] += 1
-            count_script(cp, previous, tally)
-            space = is_space(cp)
-        characters += 1
-        if cp == previous:
-            run += 1
-        else:
-            if run >= LONG_RUN:
-                end_run(previous, run, tally)
-            run = 1
+            width = i - at
+            tally[T_INVALID] += (cp == U32(0xFFFD)) & (width == one)
+            count_script(cp, previous if at == last else U32(0), tally)
             previous = cp
-        if space:
-            if length > 0:
-                n = end_word(h, length, words, word_lengths, n, tally)
-                h = zero
-                length = 0
-        else:
-            h = (h ^ U64(cp)) * PRIME
-            length += 1
-        if cp == U32(10):
+            last = i
+            extra += width - one
+            if not is_space(cp):
+                h = (h ^ U64(cp)) * PRIME
+                continue
+            kind = np.uint8(1)
+            space = U64(cp)
+        before = i - width
+        if h != zero:
+            if newlines > 0:
+                gaps[m] = np.int32(newlines)
+                newlines = 0
+            length = np.int64(before - word_start - (extra - word_extra))
+            if length >= ENCODED_WORD:
+                end_word(data, word_start, before, length, classes, tally)
+            if n < words.size:
+                words[n] = h ^ (h >> U64(32))
+                word_lengths[n] = np.int32(length)
+                n += 1
+            line = (line ^ h) * PRIME
+            h = zero
+        word_start = i
+        word_extra = extra
+        if kind == 2:
             if newlines == 0 and m < last_line:
                 lines[m] = line ^ (line >> U64(32))
-                line_lengths[m] = np.int32(line_length)
+                line_lengths[m] = np.int32(before - line_start - (extra - line_extra))
                 m += 1
             line = LINE_SEED
-            line_length = 0
             newlines += 1
+            line_start = i
+            line_extra = extra
         else:
             if newlines > 0:
                 gaps[m] = np.int32(newlines)
                 newlines = 0
-            line = (line ^ U64(cp)) * PRIME
-            line_length += 1
-    if run >= LONG_RUN:
-        end_run(previous, run, tally)
-    if length > 0:
-        n = end_word(h, length, words, word_lengths, n, tally)
+            line = (line ^ space) * PRIME
+    if h != zero:
+        length = np.int64(i - word_start - (extra - word_extra))
+        if length >= ENCODED_WORD:
+            end_word(data, word_start, i, length, classes, tally)
+        if n < words.size:
+            words[n] = h ^ (h >> U64(32))
+            word_lengths[n] = np.int32(length)
+            n += 1
+        line = (line ^ h) * PRIME
     if newlines > 0:
         gaps[m] = np.int32(newlines)
     lines[m] = line ^ (line >> U64(32))
-    line_lengths[m] = np.int32(line_length)
-    tally[T_CHARACTERS] = characters
+    line_lengths[m] = np.int32(i - line_start - (extra - line_extra))
+    tally[T_CHARACTERS] = np.int64(end - start - extra)
     tally[T_WORDS] = n
     tally[T_LINES] = m + 1
 
@@ -210,7 +286,7 @@ def fill_counts(
     by_class = np.zeros(8, np.int64)
     size = 0
     for c in range(256):
-        by_class[classes[c] & 7] += histogram[c]
+        by_class[classes[c]] += histogram[c]
         size += histogram[c]
     entropy = 0.0
     for c in range(256):
@@ -229,9 +305,9 @@ def fill_counts(
     row[8] = tally[T_INVALID] / characters
     row[9] = entropy
     row[10] = tally[T_RUN]
-    row[11] = tally[T_RUN_CHARACTERS] / characters
+    row[11] = tally[T_RUN_BYTES] / size
     row[12] = tally[T_LONGEST_WORD]
-    row[13] = tally[T_LONG_WORD_CHARACTERS] / characters
+    row[13] = tally[T_LONG_WORDS] / characters
     row[14] = by_class[2] / characters
     row[15] = by_class[5] / characters
     row[16] = by_class[1] / characters
@@ -239,6 +315,7 @@ def fill_counts(
     row[18] = (by_class[3] + by_class[4]) / characters
     for place in range(6):
         row[19 + place] = tally[T_LATIN1 + place] / characters
+    row[F_ENCODED] = tally[T_ENCODED] / characters
 
 
 @kernel
@@ -294,6 +371,7 @@ def measure_documents(
     data: UInt8s,
     offsets: Int64s,
     classes: UInt8s,
+    spaces: UInt8s,
     capacity: Number,
     features: Float32s,
     transitions: Float32s,
@@ -327,13 +405,14 @@ def measure_documents(
         histogram[:] = 0
         moves[:] = 0
         tally[:] = 0
+        count_bytes(data, start, end, classes, histogram, moves)
+        count_runs(data, start, end, tally)
         read_document(
             data,
             start,
             end,
             classes,
-            histogram,
-            moves,
+            spaces,
             words,
             word_lengths,
             lines,
@@ -357,6 +436,13 @@ def measure_documents(
             tally,
             row,
         )
+        if row[F_DIGIT] > TABLE_DIGITS:
+            number = tally[T_LINES]
+            mask = table_mask(table, number)
+            found = table_bytes(
+                data, start, end, classes, table, mask, next_epoch(table, state), number
+            )
+            row[F_TABLE] = found / row[F_BYTES]
         times, run = byte_period(data, start, end)
         row[F_PERIOD + 2] = times
         row[F_PERIOD + 3] = run / row[F_BYTES]

@@ -22,6 +22,8 @@ TOP_LIMITS = (0.2, 0.18, 0.16)
 DUPLICATE_LIMITS = (0.15, 0.14, 0.13, 0.12, 0.11, 0.10)
 FIRST_BYTE_RUN = 64
 MAX_PERIOD = 13
+SKELETON = 16
+"""Symbols of a line's skeleton that count."""
 
 
 @kernel
@@ -157,6 +159,97 @@ def top_ngram(
 
 
 @kernel
+def line_skeleton(
+    data: UInt8s, start: Number, end: Number, classes: UInt8s
+) -> tuple[Number, Number, Number]:
+    """Return the hash of a line's skeleton, whether a number is in it, and the next line's start.
+
+    A run of letters and digits becomes one symbol: a number if it holds a digit, else a word.
+    White space is left out, and a symbol that repeats the one before it.
+    """
+    key = U64(1)
+    last = U64(0)
+    word = U64(0)
+    numbers = False
+    symbols = 0
+    i = start
+    while i < end and data[i] != 10:
+        c = data[i]
+        kind = classes[c]
+        i += U64(1)
+        if kind == 2:
+            word = U64(2)
+            numbers = True
+        elif kind < 2 or kind == 7:
+            word = max(word, U64(1))
+        else:
+            if word != U64(0):
+                if word != last and symbols < SKELETON:
+                    key = (key ^ word) * ODD
+                    symbols += 1
+                last = word
+                word = U64(0)
+            if kind != 3 and U64(c) != last:
+                if symbols < SKELETON:
+                    key = (key ^ U64(c)) * ODD
+                    symbols += 1
+                last = U64(c)
+    if word != U64(0) and word != last and symbols < SKELETON:
+        key = (key ^ word) * ODD
+    return key, numbers, i + U64(1)
+
+
+@kernel
+def table_bytes(
+    data: UInt8s,
+    start: Number,
+    end: Number,
+    classes: UInt8s,
+    table: UInt64s,
+    mask: Number,
+    epoch: Number,
+    most: Number,
+) -> Number:
+    """Return the bytes of the lines with a number in them whose skeleton was seen before.
+
+    At most `most` lines are read.
+    """
+    covered: Number = 0
+    lines: Number = 0
+    i = start
+    while i < end and lines < most:
+        key, numbers, following = line_skeleton(data, i, end, classes)
+        if numbers:
+            known, _ = insert(table, key, epoch, mask)
+            if known:
+                covered += np.int64(min(following, end) - i)
+        lines += 1
+        i = following
+    return covered
+
+
+@kernel
+def covered_characters(
+    keys: UInt64s,
+    count: Number,
+    n: Number,
+    ends: Int64s,
+    table: UInt64s,
+    mask: Number,
+    epoch: Number,
+) -> Number:
+    """Return the characters of all words that lie in some n-gram seen before."""
+    covered: Number = 0
+    reach: Number = 0
+    for i in range(count):
+        known, _ = insert(table, keys[i], epoch, mask)
+        if known:
+            covered += ends[i + n] - ends[max(i, reach)]
+            reach = i + n
+    return covered
+
+
+@kernel
 def repeated_ngrams(
     keys: UInt64s,
     count: Number,
@@ -199,10 +292,9 @@ def ngram_features(
     state: Int64s,
     out: Float32s,
 ) -> Number:
-    """Fill out[0:9] with TOP2…DUPLICATE10; return the first limit broken as 5…13, or 0."""
+    """Fill out[0:10] with TOP2…DUPLICATE10; return the first limit broken as 5…13, or 0."""
     rule = 0
     heaviest: Number = 0
-    covered = 0
     mask = table_mask(table, count)
     keys[:count] = words[:count]
     for n in range(2, 11):
@@ -211,23 +303,28 @@ def ngram_features(
             break
         extend_keys(keys, words, m, n)
         if n < 5:
+            # A longer n-gram holds at most the characters of two 2-grams and a third of one more.
             if n > 2 and 3 * heaviest <= 0.16 * characters:
                 continue
             top, heavy = top_ngram(keys, m, n, ends, table, slots, mask, next_epoch(table, state))
-            if n == 2:
-                heaviest = heavy
+            heaviest = max(heaviest, heavy)
             value = top / characters
             limit = TOP_LIMITS[n - 2]
+            place = n - 2
         else:
-            # Repeats of longer n-grams lie inside repeats of 5-grams, whose words are `covered`.
-            if n > 5 and covered <= 0.05 * characters:
-                break
-            repeated = repeated_ngrams(keys, m, n, ends, table, mask, next_epoch(table, state))
             if n == 5:
-                covered = repeated
+                covered = covered_characters(
+                    keys, m, n, ends, table, mask, next_epoch(table, state)
+                )
+                out[3] = np.float32(covered / characters)
+                # Repeats of any n from 5 on lie inside repeated 5-grams.
+                if covered <= 0.1 * characters:
+                    break
+            repeated = repeated_ngrams(keys, m, n, ends, table, mask, next_epoch(table, state))
             value = repeated / characters
             limit = DUPLICATE_LIMITS[n - 5]
-        out[n - 2] = np.float32(value)
+            place = n - 1
+        out[place] = np.float32(value)
         if value > limit and rule == 0:
             rule = n + 3
     return rule

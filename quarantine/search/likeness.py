@@ -33,6 +33,7 @@ _LEFT_OUT = (
     Feature.LINES,
     Feature.TOP3,
     Feature.TOP4,
+    Feature.DUPLICATE5,
     Feature.DUPLICATE6,
     Feature.DUPLICATE7,
     Feature.DUPLICATE8,

@@ -149,7 +149,7 @@ BUILT_IN: tuple[Rule, ...] = (
     Rule(
         name="repeated-5-grams",
         family="repetition",
-        measure=column(Feature.DUPLICATE5),
+        measure=column(Feature.REPEATED5),
         line=0.6,
         reason="{value:.0%} of the characters lie in repeated word 5-grams (line {line:.0%})",
         spans=where.repeated_word_spans,
