@@ -117,7 +117,7 @@ class NoteRecord:
 
 def prepare_delivered(record: DeliveredRecord) -> Prepared:
     """Return the frame of `record`; the costly part of a journal write, safe in any thread."""
-    first, length = _runs(record.positions)
+    first, length = position_runs(record.positions)
     documents = record.record == DOCUMENTS
     flags = _HOLD_FLAG * (record.mode == HOLD) + _DOCUMENTS_FLAG * documents
     head = _HEAD.pack(
@@ -243,8 +243,8 @@ def _number(value: Any) -> Any:
     return float(value) if value in ("NaN", "Infinity", "-Infinity") else value
 
 
-def _runs(positions: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return (first, length) of the runs of consecutive values."""
+def position_runs(positions: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Return (first, length) of the runs of consecutive positions, int64[k] each."""
     if len(positions) == 0:
         return _empty(), _empty()
     starts = np.flatnonzero(np.diff(positions) != 1) + 1

@@ -1,1 +1,10 @@
-"""shardward.quarantine.ledger"""
+"""The ledger: a DuckDB file made from a run's journals, and the questions it answers."""
+
+from __future__ import annotations
+
+from .check import Problem
+from .ingest import IngestReport
+from .ledger import Ledger
+from .views import ALL, EFFECTIVE, View, at_checkpoint
+
+__all__ = ["ALL", "EFFECTIVE", "IngestReport", "Ledger", "Problem", "View", "at_checkpoint"]

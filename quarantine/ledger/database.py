@@ -1,0 +1,246 @@
+"""The DuckDB file: one process at a time, one cursor for each thread, damage named."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from ...loader.errors import Busy, FormatError, ShardwardError, UsageError
+from ...schemas import load_sql
+
+SCHEMA_VERSION = 1
+WAIT_SECONDS = 5.0
+# Small blocks and large row groups: a column of a row group fills its last block on average by
+# half, which at DuckDB's defaults costs 1.6 of 8.6 bytes a row.
+_STORAGE = "BLOCK_SIZE 65536, ROW_GROUP_SIZE 245760"
+_HOLDER = re.compile(r"PID (\d+)")
+_NO_LOCKS = ("no locks available", "operation not supported", "function not implemented")
+_DAMAGE = (
+    "checksum",
+    "corrupt",
+    "deserialize",
+    "not a valid duckdb database",
+    "wal file",
+    "database has been invalidated",
+    "internal error",
+    "could not read",
+    "failure while replaying",
+)
+
+
+class Damaged(ShardwardError):
+    """The database file or its log is damaged; it can be rebuilt from the journals."""
+
+
+class Outdated(ShardwardError):
+    """The database is of an earlier release; it can be rebuilt from the journals."""
+
+
+class Database:
+    """An open ledger file.
+
+    Args:
+        path: the DuckDB file, made if missing.
+        memory: limit for DuckDB's buffers, for example "1GB".
+        threads: of DuckDB.
+        wait: seconds to wait for another process that holds the file.
+
+    Raises:
+        Busy: another process holds it; its pid is named.
+        Damaged: it cannot be opened for what it holds.
+        Outdated: it was written by an earlier release.
+        FormatError: it was written by a later release.
+    """
+
+    def __init__(
+        self, path: Path, *, memory: str = "2GB", threads: int = 2, wait: float = WAIT_SECONDS
+    ) -> None:
+        self.path = path
+        self._process = os.getpid()
+        self._connection = _connect(path, memory=memory, threads=threads, wait=wait)
+        self._write_lock = threading.Lock()
+        try:
+            with self.reading():
+                self._prepare()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def table(self, query: str, parameters: Sequence[Any] = ()) -> pa.Table:
+        """Return the rows of `query` as an Arrow table; safe in any thread of this process."""
+        with self._cursor() as cursor, self.reading():
+            relation = cursor.sql(query, params=list(parameters))
+            return relation.to_arrow_table()
+
+    def rows(self, query: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return the rows of `query` as tuples."""
+        with self._cursor() as cursor, self.reading():
+            return list(cursor.execute(query, list(parameters)).fetchall())
+
+    def joined(self, query: str, name: str, given: pa.Table) -> pa.Table:
+        """Return the rows of `query`, which may read the table `given` under `name`."""
+        with self._cursor() as cursor, self.reading():
+            cursor.register(name, given)
+            return cursor.sql(query).to_arrow_table()
+
+    def select(self, query: str) -> pa.Table:
+        """Return the rows of one SELECT that someone typed; nothing can be changed by it.
+
+        Raises:
+            UsageError: it is no single SELECT, or DuckDB refuses it.
+        """
+        with self._cursor() as cursor:
+            try:
+                _check_select(cursor, query)
+                cursor.execute("BEGIN TRANSACTION READ ONLY")
+                return cursor.sql(query).to_arrow_table()
+            except duckdb.Error as error:
+                if _is_damage(error):
+                    raise _damaged(self.path, error) from error
+                raise UsageError(f"the query was refused: {error}") from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Yield a cursor in a transaction that commits at the end or leaves nothing behind."""
+        with self._write_lock, self._cursor() as cursor, self.reading():
+            cursor.execute("BEGIN TRANSACTION")
+            try:
+                yield cursor
+            except BaseException:
+                cursor.execute("ROLLBACK")
+                raise
+            cursor.execute("COMMIT")
+
+    def close(self) -> None:
+        """Write everything into the file and let it go; closing twice is harmless."""
+        if os.getpid() == self._process:
+            self._connection.close()
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Turn DuckDB's complaints about the file into `Damaged`, about the disk into ours."""
+        try:
+            yield
+        except duckdb.Error as error:
+            if _is_damage(error):
+                raise _damaged(self.path, error) from error
+            if isinstance(error, (duckdb.IOException, duckdb.OutOfMemoryException)):
+                raise ShardwardError(
+                    f"the ledger {self.path} could not go on: {error}; free space or memory and "
+                    "ask again, what was committed and the journals are not touched"
+                ) from error
+            raise
+
+    @contextmanager
+    def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        if os.getpid() != self._process:
+            raise ShardwardError(
+                f"the ledger {self.path} was opened by process {self._process} and is used in "
+                f"process {os.getpid()} after a fork; open it there anew"
+            )
+        try:
+            cursor = self._connection.cursor()
+        except duckdb.ConnectionException as error:
+            raise ShardwardError(f"the ledger {self.path} is closed; open it again") from error
+        try:
+            cursor.execute("USE ledger")
+            yield cursor
+        finally:
+            cursor.close()
+
+    def _prepare(self) -> None:
+        with self._cursor() as cursor:
+            known = cursor.execute(
+                "SELECT count(*) FROM duckdb_tables() "
+                "WHERE database_name = 'ledger' AND table_name = 'facts'"
+            ).fetchone()
+            if known == (0,):
+                cursor.execute("BEGIN TRANSACTION")
+                cursor.execute(load_sql("ledger"))
+                cursor.execute(
+                    "INSERT INTO facts VALUES ('schema_version', ?)", [str(SCHEMA_VERSION)]
+                )
+                cursor.execute("COMMIT")
+                return
+            found = cursor.execute("SELECT value FROM facts WHERE name = 'schema_version'")
+            version = int(found.fetchall()[0][0])
+        if version < SCHEMA_VERSION:
+            raise Outdated(f"the ledger {self.path} has schema version {version}")
+        if version > SCHEMA_VERSION:
+            raise FormatError(
+                f"the ledger {self.path} has schema version {version}, this release knows "
+                f"{SCHEMA_VERSION}; use the release that wrote it, or `shardward ledger rebuild`"
+            )
+
+
+def _connect(path: Path, *, memory: str, threads: int, wait: float) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(
+        config={
+            "threads": threads,
+            "memory_limit": memory,
+            "temp_directory": f"{path}.tmp",
+            "autoinstall_known_extensions": "false",
+            "python_enable_replacements": "false",
+        }
+    )
+    try:
+        _attach(connection, path, time.monotonic() + wait)
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _attach(connection: duckdb.DuckDBPyConnection, path: Path, deadline: float) -> None:
+    quoted = str(path).replace("'", "''")
+    while True:
+        try:
+            connection.execute(f"ATTACH '{quoted}' AS ledger ({_STORAGE})")
+            return
+        except duckdb.Error as error:
+            text = str(error)
+            if "lock" in text.lower() and any(sign in text.lower() for sign in _NO_LOCKS):
+                raise ShardwardError(
+                    f"the file system of {path} refuses locks ({text.splitlines()[0]}); the "
+                    "journals are fine: set SHARDWARD_LEDGER to a file on a local disk"
+                ) from error
+            if "Could not set lock" not in text:
+                if _is_damage(error) or isinstance(error, duckdb.SerializationException):
+                    raise _damaged(path, error) from error
+                raise ShardwardError(f"the ledger {path} could not be opened: {text}") from error
+            if time.monotonic() >= deadline:
+                found = _HOLDER.search(text)
+                who = f"process {found.group(1)}" if found else "another process"
+                raise Busy(f"{who} holds the ledger {path}; ask again when it is done") from error
+        time.sleep(0.05)
+
+
+def _check_select(cursor: duckdb.DuckDBPyConnection, query: str) -> None:
+    statements = cursor.extract_statements(query)
+    kinds = [statement.type for statement in statements]
+    if kinds not in ([duckdb.StatementType.SELECT], [duckdb.StatementType.EXPLAIN]):
+        raise UsageError(
+            "the ledger answers one SELECT at a time and nothing that changes it; "
+            "to work on the data, `shardward ledger export` it"
+        )
+
+
+def _is_damage(error: duckdb.Error) -> bool:
+    if isinstance(error, (duckdb.InternalException, duckdb.FatalException)):
+        return True
+    return any(sign in str(error).lower() for sign in _DAMAGE)
+
+
+def _damaged(path: Path, error: duckdb.Error) -> Damaged:
+    return Damaged(f"the ledger {path} is damaged: {str(error).splitlines()[0]}")

@@ -1,0 +1,247 @@
+"""The ledger of a run: every question about which data fed which step."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+
+import pyarrow as pa
+
+from ...loader.arrays import Int64Array
+from ...loader.errors import NotFound
+from ...loader.lineage import Span
+from ...loader.manifest import Manifest
+from ...loader.run import Run
+from .check import Problem, check
+from .database import WAIT_SECONDS, Damaged, Database, Outdated
+from .documents import WindowFinder, document_steps
+from .ingest import IngestReport, ingest, sync_history
+from .places import shard_of, shard_steps, source_steps
+from .repair import set_aside
+from .steps import owners, step_documents, steps_table
+from .views import View, condition, view_of
+
+
+class Ledger:
+    """An open ledger; its methods may be called from any thread of the process that opened it.
+
+    `branch` is None for the history of the run's head, the number of a branch piece for the
+    history that leads to it, or a `View`.
+
+    Attributes:
+        run: the run it belongs to.
+        notices: what happened to the file at opening, for people.
+    """
+
+    def __init__(
+        self, run: Run, database: Database, manifest: Path | None, notices: tuple[str, ...]
+    ) -> None:
+        self.run = run
+        self.database = database
+        self.notices = notices
+        self._manifest_path = manifest
+
+    @classmethod
+    def open(
+        cls,
+        run: Run | Path | str,
+        *,
+        manifest: Path | str | None = None,
+        path: Path | str | None = None,
+        memory: str = "2GB",
+        threads: int = 2,
+        wait: float = WAIT_SECONDS,
+        ingest_seconds: float | None = None,
+        advance: Callable[[int], object] | None = None,
+    ) -> Ledger:
+        """Open the ledger of a run and ingest what is new.
+
+        A damaged or outdated file is set aside and built again from the journals.
+
+        Args:
+            run: the run or its directory.
+            manifest: the corpus manifest, where it is not at the place that the run recorded.
+            path: the DuckDB file, by default SHARDWARD_LEDGER or `ledger.duckdb` in the run.
+            memory: limit for DuckDB's buffers.
+            threads: of DuckDB.
+            wait: seconds to wait for another process that holds the file.
+            ingest_seconds: stop ingesting after about this time; None ingests everything, 0
+                nothing. Questions about single steps are exact all the same.
+            advance: called with the journal bytes of each slice.
+
+        Raises:
+            Busy: another process holds the file; its pid is named.
+            NotFound: there is no such run.
+        """
+        run = run if isinstance(run, Run) else Run.open(run)
+        place = Path(path or os.environ.get("SHARDWARD_LEDGER") or run.path / "ledger.duckdb")
+        notices: tuple[str, ...] = ()
+
+        def database() -> Database:
+            return Database(place, memory=memory, threads=threads, wait=wait)
+
+        try:
+            opened = database()
+        except (Damaged, Outdated) as error:
+            notices = (f"{error}; {set_aside(place)}",)
+            opened = database()
+        ledger = cls(run, opened, None if manifest is None else Path(manifest), notices)
+        try:
+            ledger.ingest(seconds=ingest_seconds, advance=advance)
+        except BaseException:
+            ledger.close()
+            raise
+        return ledger
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the file go; closing twice is harmless."""
+        self.database.close()
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """The corpus manifest of the run.
+
+        Raises:
+            NotFound: it is not where the run recorded it.
+        """
+        path = self._manifest_path or self.run.manifest_path
+        if not path.exists():
+            raise NotFound(f"the manifest {path} is gone; give its new place with --manifest")
+        return Manifest.load(path)
+
+    def spans(self, branch: int | View | None = None) -> tuple[Span, ...]:
+        """Return the steps that each piece contributes to a history, oldest first."""
+        return view_of(branch).spans(self.run)
+
+    def ingest(
+        self,
+        *,
+        seconds: float | None = None,
+        advance: Callable[[int], object] | None = None,
+    ) -> IngestReport:
+        """Read new journal records, for at most about `seconds`; None reads all of them."""
+        if seconds == 0:
+            sync_history(self.database, self.run)
+            return IngestReport()
+        return ingest(self.database, self.run, seconds=seconds, advance=advance)
+
+    def step_documents(self, step: int, branch: int | View | None = None) -> pa.Table:
+        """Return one row per segment of `step`, whether it has been ingested or not.
+
+        Columns, all int64: step, piece, rank, epoch, sample_position, doc, token_start,
+        token_end; in the order of rank and position.
+
+        Raises:
+            NotFound: the history does not reach the step, or nothing is recorded of it.
+            IntegrityError: two replicas of a rank recorded different data.
+        """
+        pieces = owners(self.run, view_of(branch), step)
+        parts = [step_documents(self.database, self.run, piece, step) for piece in pieces]
+        return pa.concat_tables(parts)
+
+    def window_documents(self, first: int, last: int, branch: int | View | None = None) -> pa.Table:
+        """Return one row per document in steps `first`..`last`: doc, segments, tokens, steps."""
+        spans = self.spans(branch)
+        return self.database.table(
+            "SELECT doc, count(*) AS segments, sum(token_count)::BIGINT AS tokens, "  # noqa: S608
+            "min(step) AS first_step, max(step) AS last_step FROM segments "
+            f"WHERE step BETWEEN ? AND ? AND {condition(spans)} GROUP BY doc ORDER BY doc",
+            [first, last],
+        )
+
+    def steps(self, first: int, last: int, branch: int | View | None = None) -> pa.Table:
+        """Return one row per step in `first`..`last`, both included.
+
+        Columns: step, piece, epoch, first_position, end_position, ranks, dp_size, complete,
+        completed, samples, segments, target_tokens, blanked_tokens, mode, record, revision and
+        digest (16 bytes over all ranks).
+        """
+        return steps_table(self.database, self.spans(branch), first, last)
+
+    def last_step(self, branch: int | View | None = None) -> int:
+        """Return the last step that the history has a record of, 0 if none."""
+        where = condition(self.spans(branch))
+        rows = self.database.rows(
+            f"SELECT coalesce(max(step), 0) FROM deliveries WHERE {where}"  # noqa: S608
+        )
+        return int(rows[0][0])
+
+    def document_steps(
+        self, docs: int | Sequence[int] | Int64Array, branch: int | View | None = None
+    ) -> pa.Table:
+        """Return one row per recorded segment of `docs`, ordered by document and step.
+
+        Columns, all int64: doc, step, piece, rank, epoch, sample_position, token_start, token_end.
+        """
+        wanted = [docs] if isinstance(docs, int) else docs
+        return document_steps(self.database, wanted, self.spans(branch), self._finder)
+
+    def shard_steps(self, uri: str, branch: int | View | None = None) -> pa.Table:
+        """Return one row per step that the shard fed: step, piece, documents, segments, tokens."""
+        return shard_steps(self.database, shard_of(self.manifest, uri), self.spans(branch))
+
+    def source_steps(self, name: str, branch: int | View | None = None) -> pa.Table:
+        """Return one row per step that the source fed: step, piece, documents, segments, tokens."""
+        return source_steps(self.database, self.manifest, name, self.spans(branch))
+
+    def telemetry(self, *names: str, branch: int | View | None = None) -> pa.Table:
+        """Return the signals as rows (step, piece, name, value), those of the lowest rank.
+
+        With no `names` all of them; ordered by step, piece and name.
+        """
+        chosen = "" if not names else f"AND name IN ({', '.join('?' * len(names))})"
+        return self.database.table(
+            "SELECT step, piece, name, arg_min(value, rank) AS value FROM signals "  # noqa: S608
+            f"WHERE value IS NOT NULL AND {condition(self.spans(branch))} {chosen} "
+            "GROUP BY step, piece, name ORDER BY step, piece, name",
+            list(names),
+        )
+
+    def sample_losses(self, step: int, branch: int | View | None = None) -> pa.Table:
+        """Return per-sample losses of `step` as rows (step, piece, rank, sample, loss)."""
+        return self.database.table(
+            "SELECT step, piece, rank, sample, loss FROM sample_losses "  # noqa: S608
+            f"WHERE step = ? AND {condition(self.spans(branch))} ORDER BY piece, rank, sample",
+            [step],
+        )
+
+    def checkpoints(self, branch: int | View | None = None) -> pa.Table:
+        """Return the recorded checkpoints as rows (step, piece, path, cursor as JSON)."""
+        return self.database.table(
+            "SELECT step, piece, any_value(path) AS path, any_value(cursor) AS cursor "  # noqa: S608
+            f"FROM checkpoints WHERE {condition(self.spans(branch))} "
+            "GROUP BY step, piece ORDER BY step, piece"
+        )
+
+    def check(self, branch: int | View | None = None) -> tuple[Problem, ...]:
+        """Return what is wrong with a history; see `Problem`."""
+        return check(self.database, self.spans(branch))
+
+    def sql(self, query: str) -> pa.Table:
+        """Return the rows of one SELECT over the tables and views of `schemas/ledger.sql`.
+
+        Raises:
+            UsageError: it is anything else than one SELECT, or refused by DuckDB.
+        """
+        return self.database.select(query)
+
+    @cached_property
+    def _finder(self) -> WindowFinder | None:
+        try:
+            return WindowFinder(self.run.plan(), self.manifest)
+        except NotFound:
+            return None

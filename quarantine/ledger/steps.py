@@ -1,0 +1,166 @@
+"""Answers about steps: from the database, and for unread steps straight from the journals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from ...loader.digest import add_digests
+from ...loader.errors import IntegrityError, NotFound
+from ...loader.lineage import Span, owner
+from ...loader.records import DeliveredRecord
+from ...loader.run import Run
+from .database import Database
+from .journal_lookup import find_step
+from .views import View, condition, window
+
+STEP_DOCUMENTS = pa.schema(
+    {
+        "step": pa.int64(),
+        "piece": pa.int64(),
+        "rank": pa.int64(),
+        "epoch": pa.int64(),
+        "sample_position": pa.int64(),
+        "doc": pa.int64(),
+        "token_start": pa.int64(),
+        "token_end": pa.int64(),
+    }
+)
+_DOCUMENT_QUERY = (
+    "SELECT step, piece, rank, epoch, sample_position, doc, token_start, "
+    "token_start + token_count AS token_end FROM segments WHERE "
+)
+_STEP_QUERY = (
+    "SELECT step, piece, epoch, first_position, end_position, ranks, dp_size, complete, "
+    "completed, samples, segments, target_tokens, blanked_tokens, mode, record, revision "
+    "FROM all_steps WHERE "
+)
+
+
+def owners(run: Run, view: View, step: int) -> tuple[int, ...]:
+    """Return the pieces of `view` that own `step`: one, or several in the view of everything.
+
+    Raises:
+        NotFound: the history does not reach the step.
+    """
+    spans = view.spans(run)
+    if view.everything:
+        found = tuple(span.piece for span in spans if step in span)
+    else:
+        one = owner(spans, step)
+        found = () if one is None else (one.piece,)
+    if not found:
+        raise NotFound(
+            f"step {step} is not in this history, which covers {describe(spans)}; "
+            "ask with --all for every branch"
+        )
+    return found
+
+
+def describe(spans: Iterable[Span]) -> str:
+    """Return the spans in words."""
+    words = [
+        f"steps {span.first} to {'now' if span.last is None else span.last} of piece {span.piece}"
+        for span in spans
+    ]
+    return ", ".join(words) or "no step yet"
+
+
+def step_records(run: Run, piece: int, step: int) -> list[DeliveredRecord]:
+    """Return what the journals record for `step` of `piece`, by rank and replica."""
+    item = run.pieces()[piece - 1]
+    ranks = [(rank, replica) for rank in range(item.dp_size) for replica in range(item.replicas)]
+    paths = [run.journal_path(piece, rank, replica) for rank, replica in ranks]
+    found = [find_step(path, step) for path in paths]
+    return [record for record in found if record is not None]
+
+
+def record_table(records: Iterable[DeliveredRecord]) -> pa.Table:
+    """Return the segments of replica 0 of `records` as rows like those of `step_documents`."""
+    parts = [
+        pa.table(
+            [
+                np.full(len(record.doc), value, dtype=np.int64)
+                for value in (record.step, record.piece, record.rank, record.epoch)
+            ]
+            + [record.sample_positions(), record.doc, record.token_start, record.token_end],
+            schema=STEP_DOCUMENTS,
+        )
+        for record in records
+        if record.replica == 0
+    ]
+    return pa.concat_tables(parts) if parts else STEP_DOCUMENTS.empty_table()
+
+
+def read_ranks(database: Database, piece: int, step: int) -> set[int]:
+    """Return the ranks of `piece` whose record of `step` is in the database."""
+    rows = database.rows(
+        "SELECT DISTINCT rank FROM deliveries WHERE piece = ? AND step = ? AND replica = 0",
+        [piece, step],
+    )
+    return {rank for (rank,) in rows}
+
+
+def step_documents(database: Database, run: Run, piece: int, step: int) -> pa.Table:
+    """Return one row per segment of `step` in `piece`, in the order of delivery.
+
+    Raises:
+        NotFound: no rank has recorded the step.
+        IntegrityError: two replicas of a rank recorded different data.
+    """
+    check_replicas(database, piece, step)
+    rows = database.table(_DOCUMENT_QUERY + "piece = ? AND step = ?", [piece, step])
+    known = read_ranks(database, piece, step)
+    missing = set(range(run.pieces()[piece - 1].dp_size)) - known
+    unread = [find_step(run.journal_path(piece, rank), step) for rank in sorted(missing)]
+    records = [record for record in unread if record is not None]
+    if not known and not records:
+        raise NotFound(
+            f"step {step} has not been recorded in piece {piece}; "
+            "see `shardward ledger timeline` for the steps there are"
+        )
+    extra = record_table(records)
+    return pa.concat_tables([rows.cast(STEP_DOCUMENTS), extra]).sort_by(
+        [("rank", "ascending"), ("sample_position", "ascending")]
+    )
+
+
+def steps_table(database: Database, spans: tuple[Span, ...], first: int, last: int) -> pa.Table:
+    """Return one row per step in `first`..`last` with its counts and the digest of all ranks."""
+    spans = window(spans, first, last)
+    where = condition(spans)
+    table = database.table(_STEP_QUERY + where + " ORDER BY step, piece")
+    digests = _digests(database, where)
+    keys = zip(table["piece"].to_pylist(), table["step"].to_pylist(), strict=True)
+    return table.append_column("digest", pa.array([digests[key] for key in keys], pa.binary()))
+
+
+def check_replicas(database: Database, piece: int, step: int) -> None:
+    """Refuse a step that two replicas of one rank recorded differently.
+
+    Raises:
+        IntegrityError: naming step and rank.
+    """
+    rows = database.rows(
+        "SELECT rank FROM deliveries WHERE piece = ? AND step = ? "
+        "GROUP BY rank HAVING count(DISTINCT digest) > 1 ORDER BY rank",
+        [piece, step],
+    )
+    if rows:
+        raise IntegrityError(
+            f"replicas of rank {rows[0][0]} recorded different data for step {step} of piece "
+            f"{piece}; one of them read or computed wrongly: compare their journals and hosts"
+        )
+
+
+def _digests(database: Database, where: str) -> dict[tuple[int, int], bytes]:
+    rows = database.rows(
+        "SELECT piece, step, list(digest) FROM deliveries "  # noqa: S608 (numbers only)
+        f"WHERE replica = 0 AND {where} GROUP BY piece, step"
+    )
+    return {
+        (piece, step): add_digests(*(int.from_bytes(one) for one in found)).to_bytes(16)
+        for piece, step, found in rows
+    }
