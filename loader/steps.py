@@ -8,9 +8,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .arrays import BoolArray, Int64Array, UInt16Array
+from .arrays import Int64Array
 from .blocks import token_dtype
 from .cursor import Mode
 from .exclusion import Exclusion
@@ -20,9 +19,9 @@ from .order import EpochOrder, Layout
 from .plan import Plan
 from .records import DeliveredRecord, prepare_delivered
 from .revision import Revision
+from .row_digest import rows_digest
 from .rows import Rows, by_window, make_rows
 from .schedule import BatchSchedule
-from .segments import Segments
 from .topology import Topology
 from .walk import EpochEnd, Place, StepPositions, Walker
 from .window import Window
@@ -36,11 +35,8 @@ class PreparedStep:
     Attributes:
         step, epoch, start, end: as in `StepPositions`.
         positions: int64[n] of this rank; -1 for padded rows.
-        tokens, loss_mask: [n, length].
-        segments: delivered pieces, without lookahead.
-        sources: uint16[k], one per segment.
-        target_tokens, global_target_tokens: see `Batch`.
-        blanked_by_row: int64[n], tokens that the revision took out of each row.
+        rows: tokens, masks and segments of this rank.
+        global_target_tokens: see `Batch`.
         digest: 16 bytes, of this rank's samples.
         frame: the journal record, None without a run.
         lost: blocks found unreadable since the step before.
@@ -53,13 +49,8 @@ class PreparedStep:
     start: int
     end: int
     positions: Int64Array
-    tokens: NDArray[Any]
-    loss_mask: BoolArray
-    segments: Segments
-    sources: UInt16Array
-    target_tokens: int
+    rows: Rows
     global_target_tokens: int
-    blanked_by_row: Int64Array
     digest: bytes
     frame: Prepared | None
     lost: tuple[LostBlock, ...]
@@ -67,14 +58,20 @@ class PreparedStep:
     dropped: int
 
     @property
+    def target_tokens(self) -> int:
+        """Tokens of this rank that count in the loss."""
+        return int(self.rows.target_by_row.sum())
+
+    @property
     def blanked_tokens(self) -> int:
         """Tokens that the revision took out of this rank's rows."""
-        return int(self.blanked_by_row.sum())
+        return int(self.rows.blanked_by_row.sum())
 
     @property
     def nbytes(self) -> int:
         """Bytes that waiting for the trainer costs."""
-        return self.tokens.nbytes + self.loss_mask.nbytes + 48 * len(self.segments)
+        rows = self.rows
+        return rows.tokens.nbytes + rows.loss_mask.nbytes + 48 * len(rows.segments)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -139,12 +136,12 @@ class StepStream(Iterator[PreparedStep]):
         self._skip = offset
         self._stride = stride
         self._walker = source.walker()
-        self._exclusion = self._walker.exclusion
         self._lost_seen = 0
         self._dtype = token_dtype(source.manifest.header.tokenizer.vocabulary)
         self.feed = WindowFeed(
             source.manifest,
             self._walker.order,
+            exclusion=self._walker.exclusion,
             threads=source.threads,
             epochs=source.epochs,
             hold_corrupt=source.hold_corrupt,
@@ -166,37 +163,38 @@ class StepStream(Iterator[PreparedStep]):
         self.feed.close()
 
     def _prepare(self, taken: StepPositions) -> PreparedStep:
-        mine = self._source.topology.slice(taken.positions)
+        source = self._source
+        mine = source.topology.slice(taken.positions)
         windows = self._windows(taken)
         total = sum(
-            window.delivered_tokens(positions, self._exclusion)
-            for window, positions in by_window(windows, taken.positions)
+            int(window.target_by_row[rows].sum())
+            for window, rows in by_window(windows, taken.positions)
         )
-        made = make_rows(
-            self._source.plan, self._exclusion, by_window(windows, mine), mine, self._dtype
-        )
+        made = make_rows(source.plan, windows, mine, self._dtype)
+        digest = rows_digest(mine, made.segments, made.tokens, self._digested(made))
         lost = tuple(self.feed.lost[self._lost_seen :])
         self._lost_seen += len(lost)
-        target = int(made.segments.tokens().sum())
         return PreparedStep(
             step=taken.step,
             epoch=taken.epoch,
             start=taken.start,
             end=taken.end,
             positions=mine,
-            tokens=made.tokens,
-            loss_mask=made.loss_mask,
-            segments=made.segments,
-            sources=made.sources,
-            target_tokens=target,
+            rows=made,
             global_target_tokens=total,
-            blanked_by_row=made.blanked_by_row,
-            digest=made.digest,
-            frame=self._frame(taken, mine, made, target),
+            digest=digest,
+            frame=self._frame(taken, mine, made, digest),
             lost=lost,
             bytes_read=self.feed.bytes_read,
             dropped=taken.dropped,
         )
+
+    def _digested(self, made: Rows) -> Int64Array:
+        """Return how many tokens of each row the digest covers."""
+        seq_len = self._source.plan.seq_len
+        if seq_len is None:
+            return made.target_by_row
+        return np.full(made.target_by_row.size, seq_len, np.int64)
 
     def _windows(self, taken: StepPositions) -> list[Window]:
         order: EpochOrder = self._walker.order(taken.epoch)
@@ -206,7 +204,7 @@ class StepStream(Iterator[PreparedStep]):
         return [self.feed.window(taken.epoch, n, oldest=needed[0]) for n in needed]
 
     def _frame(
-        self, taken: StepPositions, mine: Int64Array, made: Rows, target: int
+        self, taken: StepPositions, mine: Int64Array, made: Rows, digest: bytes
     ) -> Prepared | None:
         source = self._source
         if source.piece is None:
@@ -221,9 +219,9 @@ class StepStream(Iterator[PreparedStep]):
             start=taken.start,
             end=taken.end,
             positions=mine[real],
-            digest=made.digest,
+            digest=digest,
             micros=source.micros,
-            target_tokens=target,
+            target_tokens=int(made.target_by_row.sum()),
             blanked_tokens=int(made.blanked_by_row.sum()),
             mode=source.mode,
             record=source.record,

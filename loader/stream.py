@@ -359,7 +359,7 @@ class ShardLoader:
             self._cursors.popitem(last=False)
 
     def _warn_if_blanked(self, step: PreparedStep) -> None:
-        share = step.blanked_tokens / max(step.tokens.size, 1)
+        share = step.blanked_tokens / max(step.rows.tokens.size, 1)
         if share > BLANKED_SHARE_WARNING and not self._warned:
             self._warned = True
             LOG.warning(

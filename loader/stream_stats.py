@@ -41,7 +41,7 @@ class LoaderStats:
         self.tokens += step.target_tokens
         self.blanked_tokens += step.blanked_tokens
         self.bytes_read = step.bytes_read
-        self.bytes_delivered += step.target_tokens * step.tokens.itemsize
+        self.bytes_delivered += step.target_tokens * step.rows.tokens.itemsize
         self.data_wait += waited
         self.last_data_wait = waited
         self.lost_blocks += len(step.lost)
@@ -54,26 +54,25 @@ class LoaderStats:
 
 def step_batches(step: PreparedStep, micros: int, after: Cursor, waited: float) -> Iterator[Batch]:
     """Yield the micro-batches of `step`: equal runs of rows, in order."""
+    rows = step.rows
     share = step.positions.size // micros
-    slices = step.segments.slices(step.positions.size)
+    slices = rows.segments.slices(step.positions.size)
     for micro in range(micros):
-        rows = slice(micro * share, (micro + 1) * share)
-        pieces = slice(int(slices[rows.start]), int(slices[rows.stop]))
-        segments = _rebased(step.segments, pieces, rows.start)
-        target = int(segments.tokens().sum())
+        part = slice(micro * share, (micro + 1) * share)
+        pieces = slice(int(slices[part.start]), int(slices[part.stop]))
         yield Batch(
             step=step.step,
             micro=micro,
             micros=micros,
             epoch=step.epoch,
-            tokens=step.tokens[rows],
-            loss_mask=step.loss_mask[rows],
-            positions=step.positions[rows],
-            segments=segments,
-            sources=step.sources[pieces],
-            target_tokens=target,
+            tokens=rows.tokens[part],
+            loss_mask=rows.loss_mask[part],
+            positions=step.positions[part],
+            segments=_rebased(rows.segments, pieces, part.start),
+            sources=rows.sources[pieces],
+            target_tokens=int(rows.target_by_row[part].sum()),
             global_target_tokens=step.global_target_tokens,
-            blanked_tokens=int(step.blanked_by_row[rows].sum()),
+            blanked_tokens=int(rows.blanked_by_row[part].sum()),
             cursor_after=after,
             data_wait=waited if micro == 0 else 0.0,
         )

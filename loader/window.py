@@ -1,16 +1,18 @@
-"""One window in memory: any of its samples as rows of tokens."""
+"""One window in memory: all its samples laid out once, any run of them handed out by slicing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import BoolArray, Int64Array, UInt16Array, members
+from .arrays import BoolArray, Int64Array, UInt16Array
 from .blocks import BlockData
 from .exclusion import Exclusion
+from .layout_plain import PlainLayout
+from .layout_views import ViewLayout
 from .order import EpochOrder
 from .segments import Segments
 
@@ -18,15 +20,22 @@ from .segments import Segments
 class Window:
     """The decoded blocks of one window of one epoch, with the table of its samples.
 
+    Rows are positions counted from the window's first.
+
     Args:
         order: the epoch's order.
         index: number of the window.
         blocks: in the order of `order.blocks(index)`; None for one that could not be read.
         codes: source code of each document, in the same order, one array per block.
+        exclusion: the revision in force.
+        dtype: of the tokens.
 
     Attributes:
         table: sample table.
-        lost: int64[n], sorted ordinals of documents in blocks that could not be read.
+        segments: delivered pieces of all rows, without lookahead; `sample` is the row.
+        sources: uint16[k], source code of each of them.
+        target_by_row, blanked_by_row: int64[rows], tokens delivered and taken out.
+        size_by_row: int64[rows], tokens of each sample before exclusion.
     """
 
     def __init__(
@@ -35,99 +44,104 @@ class Window:
         index: int,
         blocks: Sequence[BlockData | None],
         codes: Sequence[UInt16Array],
+        *,
+        exclusion: Exclusion,
+        dtype: np.dtype[Any],
     ) -> None:
-        self.index = index
-        self._order = order
-        self.epoch = order.epoch
-        self.plan = order.layout.plan
+        plan = order.layout.plan
         self.table = order.window(index)
-        self._blocks = blocks
-        self._codes = codes
+        self.nbytes = sum(block.values.nbytes for block in blocks if block is not None)
+        positions = np.arange(self.table.first_position, self.table.end_position)
+        reaching = self.table.segments(positions, lookahead=plan.lookahead)
+        places = _Places(order, index)
+        slots, rows = places.find(reaching.doc)
+        blanked = exclusion.blanked(reaching, positions, order.epoch)
+        if any(block is None for block in blocks):
+            blanked |= np.array([block is None for block in blocks])[slots]
+        inside = _without_lookahead(reaching, plan.seq_len)
+        kept = ~blanked & (inside.end > inside.start)
+        self.segments = inside.select(kept)
+        self.sources = _codes(codes, slots[kept], rows[kept])
+        self.size_by_row = _sum_by_row(inside, positions.size)
+        self.target_by_row = _sum_by_row(self.segments, positions.size)
+        self.blanked_by_row = self.size_by_row - self.target_by_row
+        self._slices = self.segments.slices(positions.size)
+        self.length = None if plan.seq_len is None else plan.seq_len + plan.lookahead
+        layout = PlainLayout if plan.seq_len is None else ViewLayout
+        self._layout = layout(
+            plan=plan,
+            blocks=blocks,
+            pieces=reaching,
+            slots=slots,
+            rows=rows,
+            blanked=blanked,
+            samples=positions.size,
+            dtype=dtype,
+        )
+
+    def rows_of(self, positions: Int64Array) -> Int64Array:
+        """Return the row of each position of this window, int64[n]."""
+        return positions - self.table.first_position
+
+    def tokens(self, low: int, high: int, length: int) -> NDArray[Any]:
+        """Return the tokens of rows low..high-1, [high - low, length], pad where blanked."""
+        return self._layout.tokens(low, high, length)
+
+    def pieces(self, low: int, high: int) -> slice:
+        """Return which of `segments` belong to rows low..high-1."""
+        return slice(int(self._slices[low]), int(self._slices[high]))
+
+    def mask(self, low: int, high: int, length: int) -> BoolArray:
+        """Return where rows low..high-1 have a delivered token, bool[high - low, length]."""
+        return self._layout.mask(low, high, length)
+
+
+def runs(rows: Int64Array) -> Iterator[tuple[int, int]]:
+    """Yield (first, one past the last) of each run of consecutive values."""
+    if not rows.size:
+        return
+    cuts = np.flatnonzero(np.diff(rows) != 1) + 1
+    for part in np.split(rows, cuts) if cuts.size else [rows]:
+        yield int(part[0]), int(part[-1]) + 1
+
+
+class _Places:
+    """Where documents of a window lie: slot of the block, and row in it."""
+
+    def __init__(self, order: EpochOrder, index: int) -> None:
         first = order.layout.geometry.first_document
         numbers = order.blocks(index)
         # An empty block starts where the next one does, and would hide it from a search.
         filled = np.flatnonzero(first[numbers + 1] > first[numbers])
-        self._slot_order = filled[np.argsort(first[numbers[filled]])]
-        self._slot_first = first[numbers[self._slot_order]]
-        gone = [number for number, block in zip(numbers, blocks, strict=True) if block is None]
-        parts = [np.arange(first[number], first[number + 1]) for number in sorted(gone)]
-        self.lost = np.concatenate(parts) if parts else np.empty(0, np.int64)
+        self._slots = filled[np.argsort(first[numbers[filled]])]
+        self._first = first[numbers[self._slots]]
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the decoded tokens."""
-        return sum(block.values.nbytes for block in self._blocks if block is not None)
+    def find(self, docs: Int64Array) -> tuple[Int64Array, Int64Array]:
+        found = np.searchsorted(self._first, docs, side="right") - 1
+        return self._slots[found], docs - self._first[found]
 
-    def segments(self, positions: Int64Array) -> Segments:
-        """Return the pieces at `positions`, the lookahead token included."""
-        return self.table.segments(positions, lookahead=self.plan.lookahead)
 
-    def blanked(self, segments: Segments, positions: Int64Array, exclusion: Exclusion) -> BoolArray:
-        """Return which segments are excluded or lost, bool[k]."""
-        blanked = exclusion.blanked(segments, positions, self.epoch)
-        if self.lost.size:
-            blanked |= members(segments.doc, self.lost)
-        return blanked
+def _without_lookahead(segments: Segments, seq_len: int | None) -> Segments:
+    """Cut pieces off at `seq_len`; those that begin after it become empty."""
+    if seq_len is None:
+        return segments
+    limit = segments.start + np.maximum(seq_len - segments.offset, 0)
+    return Segments(
+        sample=segments.sample,
+        doc=segments.doc,
+        start=segments.start,
+        end=np.minimum(segments.end, limit),
+        offset=segments.offset,
+    )
 
-    def delivered_tokens(self, positions: Int64Array, exclusion: Exclusion) -> int:
-        """Return how many tokens of the samples at `positions` count in the loss."""
-        if not self.lost.size and not exclusion.touches(self._order, self.index):
-            return int(self._sample_sizes(positions).sum())
-        segments = self.table.segments(positions)
-        kept = ~self.blanked(segments, positions, exclusion)
-        return int(segments.tokens()[kept].sum())
 
-    def sources(self, docs: Int64Array) -> UInt16Array:
-        """Return the source code of each document, uint16[k]."""
-        slots, rows = self._place(docs)
-        codes = np.empty(docs.size, np.uint16)
-        for slot in np.unique(slots):
-            chosen = slots == slot
-            codes[chosen] = self._codes[slot][rows[chosen]]
-        return codes
+def _sum_by_row(segments: Segments, rows: int) -> Int64Array:
+    sums = np.zeros(rows, np.int64)
+    np.add.at(sums, segments.sample, segments.tokens())
+    return sums
 
-    def fill(self, tokens: NDArray[Any], segments: Segments) -> None:
-        """Write the tokens of `segments` into rows `segments.sample` of `tokens`.
 
-        Args:
-            tokens: [n, length], filled with pad already.
-            segments: delivered pieces of this window.
-        """
-        slots, rows = self._place(segments.doc)
-        flat, length = tokens.reshape(-1), tokens.shape[1]
-        at = segments.sample * length + segments.offset
-        begin, count, ends_in_separator = self._spans(segments, slots, rows)
-        for slot, source, target, size in zip(
-            slots.tolist(), begin.tolist(), at.tolist(), count.tolist(), strict=True
-        ):
-            block = self._blocks[slot]
-            if size and block is not None:
-                flat[target : target + size] = block.values[source : source + size]
-        if self.plan.separator is not None:
-            flat[(at + count)[ends_in_separator]] = self.plan.separator
-
-    def _spans(
-        self, segments: Segments, slots: Int64Array, rows: Int64Array
-    ) -> tuple[Int64Array, Int64Array, BoolArray]:
-        """Return (first value in its block, values, whether a separator follows) per segment."""
-        base, size = np.zeros(len(segments), np.int64), np.zeros(len(segments), np.int64)
-        for slot in np.unique(slots):
-            block, chosen = self._blocks[slot], slots == slot
-            if block is not None:
-                base[chosen] = block.offsets[rows[chosen]]
-                size[chosen] = block.offsets[rows[chosen] + 1] - base[chosen]
-        ends_in_separator = segments.end > size
-        return base + segments.start, segments.tokens() - ends_in_separator, ends_in_separator
-
-    def _sample_sizes(self, positions: Int64Array) -> Int64Array:
-        samples = self.table.stream_samples(positions)
-        if self.plan.seq_len is None:
-            sizes: Int64Array = np.diff(self.table.stream_starts)[samples]
-            return sizes
-        left = self.table.stream_tokens - samples * self.plan.seq_len
-        return np.minimum(left, self.plan.seq_len)
-
-    def _place(self, docs: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return (slot of the block, row in it) of each document."""
-        found = np.searchsorted(self._slot_first, docs, side="right") - 1
-        return self._slot_order[found], docs - self._slot_first[found]
+def _codes(codes: Sequence[UInt16Array], slots: Int64Array, rows: Int64Array) -> UInt16Array:
+    first = np.cumsum([0, *(part.size for part in codes)])
+    joined: UInt16Array = np.concatenate([*codes, np.empty(0, np.uint16)])
+    return joined[first[slots] + rows]

@@ -9,8 +9,9 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .blocks import BlockData
+from .blocks import BlockData, token_dtype
 from .errors import CorruptBlock
+from .exclusion import Exclusion
 from .manifest import Manifest
 from .order import EpochOrder
 from .window import Window
@@ -40,6 +41,7 @@ class WindowFeed:
     Args:
         manifest: the corpus.
         order: returns the order of an epoch.
+        exclusion: the revision in force.
         threads: readers that work ahead on the next window; 0 reads when asked, and only then.
         epochs: number of epochs, None for no end; nothing is read ahead past the last.
         hold_corrupt: mask a block that stays unreadable instead of raising.
@@ -54,12 +56,15 @@ class WindowFeed:
         manifest: Manifest,
         order: Callable[[int], EpochOrder],
         *,
+        exclusion: Exclusion,
         threads: int,
         epochs: int | None,
         hold_corrupt: bool,
     ) -> None:
         self._manifest = manifest
         self._order = order
+        self._exclusion = exclusion
+        self._dtype = token_dtype(manifest.header.tokenizer.vocabulary)
         self._epochs = epochs
         self._hold_corrupt = hold_corrupt
         self._pool: Executor | None = (
@@ -120,7 +125,7 @@ class WindowFeed:
         first = self._manifest.geometry().first_document
         spans = [(int(first[number]), int(first[number + 1])) for number in numbers]
         codes = [self._manifest.sources(low, high) for low, high in spans]
-        window = Window(order, key[1], blocks, codes)
+        window = Window(order, key[1], blocks, codes, exclusion=self._exclusion, dtype=self._dtype)
         self.bytes_read += window.nbytes
         return window
 

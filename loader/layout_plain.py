@@ -1,0 +1,96 @@
+"""Rows of tokens by copying one piece after the other: the obvious way, for any sample length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arrays import BoolArray, Int64Array
+from .blocks import BlockData
+from .plan import Plan
+from .segments import Segments
+
+
+class PlainLayout:
+    """All samples of a window; a run of rows is copied out when it is asked for.
+
+    Args:
+        plan: gives separator and pad.
+        blocks: decoded blocks by slot, None for unreadable ones.
+        pieces: segments of all rows, lookahead included, blanked ones too.
+        slots, rows: int64[k], block and row in it of each piece's document.
+        blanked: bool[k], pieces to leave as pad.
+        samples: number of rows.
+        dtype: of the tokens.
+    """
+
+    def __init__(
+        self,
+        *,
+        plan: Plan,
+        blocks: Sequence[BlockData | None],
+        pieces: Segments,
+        slots: Int64Array,
+        rows: Int64Array,
+        blanked: BoolArray,
+        samples: int,
+        dtype: np.dtype[Any],
+    ) -> None:
+        self._plan = plan
+        self._blocks = blocks
+        self._dtype = dtype
+        kept = ~blanked
+        self._pieces = pieces.select(kept)
+        self._slots = slots[kept]
+        base, size = document_spans(blocks, self._slots, rows[kept])
+        self._separator = self._pieces.end > size
+        self._first = base + self._pieces.start
+        self._count = self._pieces.tokens() - self._separator
+        self._slices = self._pieces.slices(samples)
+
+    def tokens(self, low: int, high: int, length: int) -> NDArray[Any]:
+        """Return rows low..high-1 as [high - low, length]."""
+        tokens = np.full((high - low) * length, self._plan.pad, dtype=self._dtype)
+        chosen = slice(int(self._slices[low]), int(self._slices[high]))
+        at = self._begin(low, chosen, length)
+        count = self._count[chosen]
+        columns = (self._slots[chosen], self._first[chosen], at, count)
+        for slot, source, target, size in zip(*(c.tolist() for c in columns), strict=True):
+            block = self._blocks[slot]
+            if size and block is not None:
+                tokens[target : target + size] = block.values[source : source + size]
+        if self._plan.separator is not None:
+            tokens[(at + count)[self._separator[chosen]]] = self._plan.separator
+        return tokens.reshape(high - low, length)
+
+    def mask(self, low: int, high: int, length: int) -> BoolArray:
+        """Return where rows low..high-1 have a token that was not blanked."""
+        mask = np.zeros((high - low) * length, np.bool_)
+        chosen = slice(int(self._slices[low]), int(self._slices[high]))
+        begin = self._begin(low, chosen, length)
+        end = begin + self._pieces.tokens()[chosen]
+        for first, last in zip(begin.tolist(), end.tolist(), strict=True):
+            mask[first:last] = True
+        return mask.reshape(high - low, length)
+
+    def _begin(self, low: int, chosen: slice, length: int) -> Int64Array:
+        return (self._pieces.sample[chosen] - low) * length + self._pieces.offset[chosen]
+
+
+def document_spans(
+    blocks: Sequence[BlockData | None], slots: Int64Array, rows: Int64Array
+) -> tuple[Int64Array, Int64Array]:
+    """Return (first value in its block, number of values) of each piece's document, int64[k]."""
+    sizes = [0 if block is None else block.offsets.size for block in blocks]
+    first = np.cumsum([0, *sizes])
+    offsets = np.concatenate(
+        [*(block.offsets for block in blocks if block is not None), np.zeros(1, np.int64)]
+    )
+    lost = np.array([block is None for block in blocks], dtype=np.bool_)[slots]
+    at = np.where(lost, 0, first[slots] + rows)
+    base = offsets[at]
+    size = np.where(lost, 0, offsets[np.minimum(at + 1, offsets.size - 1)] - base)
+    return base, size
