@@ -16,7 +16,7 @@ from .output import emit, json_option, run_option, table
 
 @click.group()
 def incident() -> None:
-    """Respond to a loss spike, in the order that works.
+    """List, show and report incidents.
 
     \b
     Examples:

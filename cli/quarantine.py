@@ -9,8 +9,7 @@ import click
 from rich.console import Console
 
 from ..loader.run import Run
-from ..quarantine.respond.chain import ChainHead
-from ..quarantine.respond.decisions import Appended, DecisionLog, entry_json
+from ..quarantine.respond.decisions import DecisionLog
 from ..quarantine.respond.listing import excluded_rows
 from ..quarantine.respond.revisions import decision_anchors
 from ..quarantine.respond.scopes import Scope
@@ -23,10 +22,11 @@ from .output import (
     manifest_option,
     mutation_options,
     run_option,
-    say,
     table,
 )
-from .respond_options import actor_option, corpus_of, entries_json, show_entries
+from .quarantine_audit import AUDIT_COMMANDS
+from .quarantine_revisions import COMMANDS
+from .respond_options import actor_option, corpus_of, decide, entries_json, show_entries
 
 
 @click.group()
@@ -145,7 +145,7 @@ def add(
     seen = log.head()
     scope = select(_selection(named), corpus, plan_id=opened.plan_id)
     decision = Decision(action=action, scope=scope, reason=reason, actor=actor, incident=incident)
-    _decide(log, decision, seen, act=acts(yes=yes, dry_run=dry_run), as_json=as_json)
+    decide(log, decision, seen, act=acts(yes=yes, dry_run=dry_run), as_json=as_json)
 
 
 @quarantine.command()
@@ -184,7 +184,7 @@ def release(
     decision = Decision(
         action="release", scope=scope, reason=reason, actor=actor, incident=incident
     )
-    _decide(log, decision, seen, act=acts(yes=yes, dry_run=dry_run), as_json=as_json)
+    decide(log, decision, seen, act=acts(yes=yes, dry_run=dry_run), as_json=as_json)
 
 
 @quarantine.command()
@@ -206,7 +206,7 @@ def undo(
     log = DecisionLog(Run.open(run).path)
     log.entry(number)
     decision = Decision(action="undo", scope=Scope.of_entry(number), reason=reason, actor=actor)
-    _decide(log, decision, log.head(), act=acts(yes=yes, dry_run=dry_run), as_json=as_json)
+    decide(log, decision, log.head(), act=acts(yes=yes, dry_run=dry_run), as_json=as_json)
 
 
 @quarantine.command("log")
@@ -245,36 +245,5 @@ def log_(*, run: Path, verify: bool, as_json: bool) -> None:
     emit(as_json, payload, render)
 
 
-def _decide(
-    log: DecisionLog, decision: Decision, seen: ChainHead, *, act: bool, as_json: bool
-) -> None:
-    """Append `decision` if `act`, and show what was or would be written."""
-    done = log.append_after(decision, seen=seen) if act else None
-    payload = _decided(decision, done)
-
-    def render(out: Console) -> None:
-        if done is None:
-            out.print(f"would {decision.action} {decision.scope.describe()}; say --yes to do it")
-            return
-        out.print(f"decision {done.entry.sequence}: {decision.action} {decision.scope.describe()}")
-        if done.earlier:
-            show_entries(out, "Meanwhile others decided", done.earlier)
-
-    emit(as_json, payload, render)
-    if done is not None and decision.action != "undo" and not as_json:
-        say("the run learns of it with the next revision: shardward quarantine publish")
-
-
-def _decided(decision: Decision, done: Appended | None) -> dict[str, Any]:
-    if done is None:
-        return {
-            "done": False,
-            "action": decision.action,
-            "scope": decision.scope.to_json(),
-            "documents": len(decision.scope.documents),
-        }
-    return {
-        "done": True,
-        "decision": entry_json(done.entry),
-        "earlier": entries_json(done.earlier),
-    }
+for _command in (*COMMANDS, *AUDIT_COMMANDS):
+    quarantine.add_command(_command)

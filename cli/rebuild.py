@@ -43,7 +43,10 @@ def rebuild(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Write the corpus without the excluded documents; it can be stopped and started again.
+    """Write the corpus without condemned documents.
+
+    All that a revision leaves out is taken out, or with --only-condemned what is condemned. It
+    can be stopped and started again.
 
     Parquet is rewritten row group by row group: codec, metadata, sorting and page index stay.
 

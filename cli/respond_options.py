@@ -12,9 +12,10 @@ from rich.console import Console
 
 from ..loader.manifest import Manifest
 from ..loader.run import Run
-from ..quarantine.respond.decisions import entry_json
-from ..quarantine.respond.status import Entry
-from .output import table
+from ..quarantine.respond.chain import ChainHead
+from ..quarantine.respond.decisions import Appended, DecisionLog, entry_json
+from ..quarantine.respond.status import Decision, Entry
+from .output import emit, say, table
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -63,3 +64,38 @@ def show_entries(console: Console, title: str, entries: Sequence[Entry]) -> None
 def entries_json(entries: Sequence[Entry]) -> list[Mapping[str, Any]]:
     """Return decisions for `--json`."""
     return [entry_json(entry) for entry in entries]
+
+
+def decide(
+    log: DecisionLog, decision: Decision, seen: ChainHead, *, act: bool, as_json: bool
+) -> None:
+    """Append `decision` if `act`, and show what was or would be written; nobody is overlooked."""
+    done = log.append_after(decision, seen=seen) if act else None
+    payload = _decided(decision, done)
+
+    def render(out: Console) -> None:
+        if done is None:
+            out.print(f"would {decision.action} {decision.scope.describe()}; say --yes to do it")
+            return
+        out.print(f"decision {done.entry.sequence}: {decision.action} {decision.scope.describe()}")
+        if done.earlier:
+            show_entries(out, "Meanwhile others decided", done.earlier)
+
+    emit(as_json, payload, render)
+    if done is not None and decision.action != "undo" and not as_json:
+        say("the run learns of it with the next revision: shardward quarantine publish")
+
+
+def _decided(decision: Decision, done: Appended | None) -> dict[str, Any]:
+    if done is None:
+        return {
+            "done": False,
+            "action": decision.action,
+            "scope": decision.scope.to_json(),
+            "documents": len(decision.scope.documents),
+        }
+    return {
+        "done": True,
+        "decision": entry_json(done.entry),
+        "earlier": entries_json(done.earlier),
+    }

@@ -16,9 +16,10 @@ from shardward.loader.order import Layout
 from shardward.loader.revision import Revision, Skip
 from shardward.loader.run import Run
 from shardward.loader.stream import ShardLoader
+from shardward.quarantine.ledger.ledger import Ledger
 from shardward.quarantine.respond.corpus import content_hashes
 from shardward.quarantine.respond.proof import DeliveredStep, Proof, prove
-from shardward.quarantine.respond.proof_source import corpus_tokens, journal_steps
+from shardward.quarantine.respond.proof_source import corpus_tokens, journal_steps, ledger_steps
 
 
 def play(
@@ -62,8 +63,9 @@ class Played:
             self.run, self.manifest, states[2], self.revision,
             reason="trial", launch="second", **options,
         )  # fmt: skip
-        self.old = journal_steps(self.run, 1, 4)
-        self.new = journal_steps(self.run, 2, 4)
+        with Ledger.open(self.run) as ledger:
+            self.old = ledger_steps(ledger, 1, 4)
+            self.new = ledger_steps(ledger, 2, 4)
         self.layout = Layout(self.run.plan(), self.manifest.geometry(), self.manifest.lengths)
 
     def prove(self, steps: list[DeliveredStep], revision: Revision | None = None) -> Proof:
@@ -97,6 +99,16 @@ def test_the_proof_holds_when_slots_are_held(tmp_path: Path) -> None:
     held = Played(tmp_path, mode="hold")
 
     assert failing(held.prove(held.new)) == []
+
+
+def test_ledger_and_journals_tell_the_same_steps(played: Played) -> None:
+    journals = journal_steps(played.run, 2, 4)
+
+    assert [s.step for s in journals] == [s.step for s in played.new]
+    for ours, theirs in zip(journals, played.new, strict=True):
+        assert ours.digest == theirs.digest
+        assert ours.positions.tolist() == theirs.positions.tolist()
+        assert ours.pieces() == theirs.pieces()
 
 
 def test_an_excluded_document_that_was_delivered_is_found(played: Played) -> None:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .corpus import resolver
-from .scopes import DocumentFacts
-from .status import Entry, excluded_documents, status_of
+from .status import STATES, Entry, deciding_entries
 
 if TYPE_CHECKING:
     from ...loader.manifest import Manifest
@@ -33,24 +32,22 @@ def excluded_rows(
     entries: Sequence[Entry], manifest: Manifest, *, limit: int | None = None
 ) -> tuple[list[Excluded], int]:
     """Return up to `limit` excluded documents by ordinal, and how many there are in all."""
-    docs = excluded_documents(entries, resolver(manifest))
-    shown = docs if limit is None else docs[:limit]
-    rows = manifest.documents(shown, columns=("id",)).to_pylist() if shown.size else []
-    return [_row(row, entries) for row in rows], int(docs.size)
+    docs, decided = deciding_entries(entries, resolver(manifest))
+    shown = slice(None) if limit is None else slice(limit)
+    rows = manifest.documents(docs[shown], columns=("id",)).to_pylist() if docs.size else []
+    numbers = decided[shown].tolist()
+    return [_row(row, entries[n - 1]) for row, n in zip(rows, numbers, strict=True)], int(docs.size)
 
 
-def _row(row: dict[str, Any], entries: Sequence[Entry]) -> Excluded:
-    facts = DocumentFacts(doc=row["doc"], shard=row["shard"], source=row["source"])
-    status = status_of(entries, facts)
-    assert status.entry is not None
+def _row(row: dict[str, Any], entry: Entry) -> Excluded:
     return Excluded(
-        doc=facts.doc,
+        doc=row["doc"],
         id=row["id"],
-        shard=facts.shard,
+        shard=row["shard"],
         row=row["row"],
-        source=facts.source,
-        state=status.state,
-        reason=status.entry.decision.reason,
-        actor=status.entry.decision.actor,
-        decision=status.entry.sequence,
+        source=row["source"],
+        state=STATES[entry.decision.action],
+        reason=entry.decision.reason,
+        actor=entry.decision.actor,
+        decision=entry.sequence,
     )

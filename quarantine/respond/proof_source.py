@@ -1,4 +1,4 @@
-"""Delivered steps for the proof: from journal records, and tokens from the corpus."""
+"""Delivered steps for the proof, from the ledger or the journals, and tokens from the corpus."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from ...loader.errors import IntegrityError
 from ...loader.journal import iter_journal
@@ -18,6 +19,9 @@ from .proof import DeliveredStep, Tokens
 if TYPE_CHECKING:
     from ...loader.manifest import Manifest
     from ...loader.run import Run
+    from ..ledger.ledger import Ledger
+
+MOST_STEPS = 1 << 62
 
 
 def journal_steps(run: Run, piece: int, first: int, last: int | None = None) -> list[DeliveredStep]:
@@ -36,6 +40,60 @@ def journal_steps(run: Run, piece: int, first: int, last: int | None = None) -> 
                 if frame.kind == Kind.DELIVERED and frame.replica == 0 and wanted:
                     records.setdefault(frame.step, []).append(delivered(frame))
     return [join_ranks(records[step]) for step in sorted(records)]
+
+
+def ledger_steps(
+    ledger: Ledger, piece: int, first: int, last: int | None = None
+) -> list[DeliveredStep]:
+    """Return steps `first`..`last` of a branch piece as the ledger has them, in recorded order."""
+    last = MOST_STEPS if last is None else last
+    where = f"piece = {int(piece)} AND step BETWEEN {int(first)} AND {int(last)}"
+    runs = _by_step(
+        ledger.sql(
+            f"SELECT step, first_position, samples FROM sample_runs WHERE {where} "  # noqa: S608
+            "ORDER BY step, rank, rowid"
+        )
+    )
+    segments = _by_step(
+        ledger.sql(
+            "SELECT step, sample_position, doc, token_start, "  # noqa: S608 (numbers only)
+            f"token_start + token_count AS token_end FROM segments WHERE {where} "
+            "ORDER BY step, rank, rowid"
+        )
+    )
+    rows = [row for row in ledger.steps(first, last, piece).to_pylist() if row["piece"] == piece]
+    return [_from_ledger(row, runs.get(row["step"]), segments.get(row["step"])) for row in rows]
+
+
+def _by_step(table: pa.Table) -> dict[int, pa.Table]:
+    """Split a table that is ordered by step."""
+    steps = table["step"].to_numpy()
+    edges = np.flatnonzero(np.diff(steps, prepend=-1, append=-1))
+    spans = zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+    return {int(steps[low]): table.slice(low, high - low) for low, high in spans}
+
+
+def _from_ledger(
+    row: dict[str, Any], runs: pa.Table | None, segments: pa.Table | None
+) -> DeliveredStep:
+    starts = runs.select(["first_position", "samples"]).to_pylist() if runs is not None else ()
+    positions = [
+        np.arange(r["first_position"], r["first_position"] + r["samples"], dtype=np.int64)
+        for r in starts
+    ]
+    empty = np.empty(0, np.int64)
+    names = ("sample_position", "doc", "token_start", "token_end")
+    columns = {n: segments[n].to_numpy() if segments is not None else empty for n in names}
+    return DeliveredStep(
+        step=row["step"],
+        epoch=row["epoch"],
+        start=row["first_position"],
+        end=row["end_position"],
+        mode=row["mode"],
+        digest=int.from_bytes(row["digest"], "big"),
+        positions=np.concatenate(positions) if positions else empty,
+        **columns,
+    )
 
 
 def join_ranks(records: Iterable[DeliveredRecord]) -> DeliveredStep:

@@ -108,6 +108,15 @@ def excluded_documents(entries: Sequence[Entry], resolve: Resolver) -> Documents
     """Return the sorted ordinals that are quarantined or condemned.
 
     `resolve` gives the sorted documents of a scope; shards and sources need the manifest for it.
+    """
+    return deciding_entries(entries, resolve)[0]
+
+
+def deciding_entries(
+    entries: Sequence[Entry], resolve: Resolver
+) -> tuple[Documents, npt.NDArray[np.int64]]:
+    """Return the excluded documents and, for each, the number of the decision that holds it out.
+
     Work and memory grow with the documents named, not with the corpus.
     """
     live = [e for e in live_entries(entries) if _speaks_of_documents(e)]
@@ -115,14 +124,15 @@ def excluded_documents(entries: Sequence[Entry], resolve: Resolver) -> Documents
         resolve(e.decision.scope) for e in live if e.decision.action in ("quarantine", "condemn")
     ]
     if not named:
-        return np.empty(0, np.int64)
+        return np.empty(0, np.int64), np.empty(0, np.int64)
     candidates = np.unique(np.concatenate(named))
-    out = np.zeros(candidates.size, bool)
+    decided = np.zeros(candidates.size, np.int64)
     for entry in sorted(live, key=_rank):
-        hit = np.isin(candidates, resolve(entry.decision.scope))
         if entry.decision.action != "suspect":
-            out[hit] = entry.decision.action != "release"
-    return candidates[out]
+            hit = np.isin(candidates, resolve(entry.decision.scope))
+            decided[hit] = 0 if entry.decision.action == "release" else entry.sequence
+    out = decided > 0
+    return candidates[out], decided[out]
 
 
 def active_skips(entries: Sequence[Entry]) -> list[tuple[PositionRange, Entry]]:

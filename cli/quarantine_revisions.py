@@ -1,0 +1,278 @@
+"""`shardward quarantine` continued: revisions and their impact, bulk decisions, export."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from ..loader.cursor import Cursor
+from ..loader.manifest import Manifest
+from ..loader.revision import Revision
+from ..loader.run import Run
+from ..quarantine.respond.bulk import Filter, confirm_count, filter_scope, matching
+from ..quarantine.respond.chain import ChainHead
+from ..quarantine.respond.decisions import DecisionLog
+from ..quarantine.respond.export import export_rows
+from ..quarantine.respond.impact import diff as revision_diff
+from ..quarantine.respond.impact import impact as revision_impact
+from ..quarantine.respond.revisions import (
+    build_revision,
+    latest_revision,
+    list_revisions,
+    load_revision,
+    publish_revision,
+)
+from ..quarantine.respond.status import Decision
+from .output import (
+    acts,
+    emit,
+    json_option,
+    manifest_option,
+    mutation_options,
+    run_option,
+    table,
+)
+from .respond_options import actor_option, corpus_of, decide
+
+
+@click.command("diff")
+@click.argument("before", type=int)
+@click.argument("after", type=int)
+@run_option
+@json_option
+def diff_(*, before: int, after: int, run: Path, as_json: bool) -> None:
+    """Show what revision AFTER leaves out that BEFORE does not, and the reverse.
+
+    \b
+    Examples:
+      shardward quarantine diff 1 2 --run runs/7b
+    """
+    opened = Run.open(run)
+    old, new = (load_revision(opened.path, n, manifest=opened.fingerprint) for n in (before, after))
+    changed = revision_diff(old, new)
+
+    def render(out: Console) -> None:
+        out.print(f"{len(changed.added)} documents more, {len(changed.released)} let in again")
+        rows = [["out", d] for d in changed.added] + [["in", d] for d in changed.released]
+        rows += [["skip", s] for s in changed.skips_added]
+        rows += [["no longer skipped", s] for s in changed.skips_released]
+        out.print(table("", ("what", "document or positions"), rows[:200]))
+
+    emit(as_json, asdict(changed), render)
+
+
+@click.command("show")
+@click.argument("number", type=int)
+@run_option
+@json_option
+def show_(*, number: int, run: Path, as_json: bool) -> None:
+    """Show one published revision.
+
+    \b
+    Examples:
+      shardward quarantine show 1 --run runs/7b --json
+    """
+    opened = Run.open(run)
+    revision = load_revision(opened.path, number, manifest=opened.fingerprint)
+    known = sorted(list_revisions(opened.path))
+    payload = {**revision.header(), "digest": revision.digest, "published": known}
+    hashes = [revision.hashes[i : i + 16].hex() for i in range(0, len(revision.hashes), 16)]
+    payload["excluded"] = [
+        {"doc": doc, "content": content}
+        for doc, content in zip(revision.documents.tolist(), hashes, strict=True)
+    ]
+
+    def render(out: Console) -> None:
+        facts = [[k, payload[k]] for k in ("number", "digest", "parent", "created", "decisions")]
+        facts += [["documents", revision.documents.size], ["skips", len(revision.skips)]]
+        out.print(table(f"Revision {number}", ("", ""), facts))
+        rows = [[row["doc"], row["content"]] for row in payload["excluded"][:200]]
+        out.print(table("", ("doc", "content"), rows))
+
+    emit(as_json, payload, render)
+
+
+def _next(run: Run, corpus: Manifest) -> tuple[Revision, Revision]:
+    """Return the newest revision and the one that publishing now would give."""
+    entries = DecisionLog(run.path).entries()
+    head = ChainHead(digest=entries[-1].digest if entries else "", count=len(entries))
+    parent = latest_revision(run.path, corpus)
+    return parent, build_revision(entries, corpus, parent=parent, head=head)
+
+
+@click.command("impact")
+@run_option
+@manifest_option
+@click.option("--batch", type=int, help="Global batch in samples, to count steps.")
+@click.option("--by", "column", help="A column of the shards to count by, such as the language.")
+@json_option
+def impact_(
+    *, run: Path, manifest: Path | None, batch: int | None, column: str | None, as_json: bool
+) -> None:
+    """Show what publishing the decisions would change, before it is done.
+
+    \b
+    Examples:
+      shardward quarantine impact --run runs/7b --batch 2048
+      shardward quarantine impact --by language --json
+    """
+    opened = Run.open(run)
+    corpus = corpus_of(opened, manifest)
+    before, after = _next(opened, corpus)
+    head = opened.head()
+    cursor = Cursor(plan_id=opened.plan_id)
+    if head is not None:
+        cursor = Cursor.from_json(head.cursor)
+    found = revision_impact(
+        corpus,
+        opened.plan(),
+        before,
+        after,
+        cursor=cursor,
+        batch=batch,
+        group_column=column,
+    )
+
+    def render(out: Console) -> None:
+        value = found.to_json()
+        facts = [[k.replace("_", " "), v] for k, v in value.items() if not isinstance(v, list)]
+        out.print(table(f"Revision {after.number} against {before.number}", ("", ""), facts))
+        names = ("name", "documents", "tokens", "of_tokens", "share")
+        for title, shares in (("By source", found.sources), (f"By {column}", found.groups)):
+            if shares:
+                out.print(table(title, names, [[getattr(s, n) for n in names] for s in shares]))
+
+    emit(as_json, found.to_json(), render)
+
+
+@click.command("publish")
+@run_option
+@manifest_option
+@mutation_options
+@json_option
+def publish_(*, run: Path, manifest: Path | None, yes: bool, dry_run: bool, as_json: bool) -> None:
+    """Make the decisions a revision; a trainer obeys it from its next cursor load on.
+
+    \b
+    Examples:
+      shardward quarantine publish --run runs/7b --dry-run
+      shardward quarantine publish --run runs/7b --yes
+    """
+    opened = Run.open(run)
+    corpus = corpus_of(opened, manifest)
+    before, after = _next(opened, corpus)
+    changed = revision_diff(before, after)
+    act = acts(yes=yes, dry_run=dry_run)
+    published = publish_revision(opened.path, corpus) if act else after
+    payload = {
+        "done": act,
+        "revision": published.number,
+        "digest": published.digest,
+        "documents": int(published.documents.size),
+        "added": len(changed.added),
+        "released": len(changed.released),
+    }
+
+    def render(out: Console) -> None:
+        said = "is" if act else "would be"
+        out.print(
+            f"revision {published.number} {said} {published.documents.size} documents: "
+            f"{len(changed.added)} more, {len(changed.released)} let in again"
+            + ("" if act else "; say --yes to publish it")
+        )
+
+    emit(as_json, payload, render)
+
+
+@click.command("export")
+@run_option
+@manifest_option
+@click.option("--reasons", is_flag=True, help="Add the reasons, which may quote the text.")
+def export_(*, run: Path, manifest: Path | None, reasons: bool) -> None:
+    """Print what is left out as JSON lines without any text: hashes, ids, places.
+
+    \b
+    Examples:
+      shardward quarantine export --run runs/7b > takedown.jsonl
+    """
+    opened = Run.open(run)
+    entries = DecisionLog(opened.path).entries()
+    for row in export_rows(entries, corpus_of(opened, manifest), reasons=reasons):
+        click.echo(json.dumps({"schema_version": 1, **row}))
+
+
+@click.command("bulk")
+@run_option
+@manifest_option
+@click.option("--shard", help="Only documents of this shard.")
+@click.option("--source", help="Only documents of this source.")
+@click.option("--min-tokens", type=int, help="At least this long.")
+@click.option("--max-tokens", type=int, help="At most this long.")
+@click.option(
+    "--findings",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="JSON lines with doc, detector, score, as scan prints them.",
+)
+@click.option("--detector", help="Only findings of this detector.")
+@click.option("--min-score", type=float, help="Only findings with at least this score.")
+@click.option("--verdict", is_flag=True, help="Only findings whose verdict is yes.")
+@click.option(
+    "--as",
+    "action",
+    type=click.Choice(["quarantine", "release", "suspect", "condemn"]),
+    default="quarantine",
+    show_default=True,
+    help="What to decide.",
+)
+@click.option("--expect", type=int, help="How many documents you looked at; must be the count.")
+@click.option("--reason", required=True, help="Why; kept for ever.")
+@click.option("--incident", help="The incident this belongs to.")
+@actor_option
+@mutation_options
+@json_option
+def bulk_(
+    *,
+    run: Path,
+    manifest: Path | None,
+    action: str,
+    expect: int | None,
+    reason: str,
+    incident: str | None,
+    actor: str,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+    **conditions: Any,
+) -> None:
+    """Decide about everything a filter names; the count must be confirmed.
+
+    \b
+    Examples:
+      shardward quarantine bulk --source forum --max-tokens 8 --reason "stubs" --dry-run
+      shardward quarantine bulk --findings f.jsonl --min-score 0.9 --reason "junk" --expect 9 --yes
+    """
+    opened = Run.open(run)
+    corpus = corpus_of(opened, manifest)
+    log = DecisionLog(opened.path, manifest=corpus.fingerprint)
+    seen = log.head()
+    wanted = Filter(**conditions)
+    docs = matching(wanted, corpus)
+    act = acts(yes=yes, dry_run=dry_run)
+    if act:
+        confirm_count(docs, expect)
+    decision = Decision(
+        action=action,
+        scope=filter_scope(wanted, docs),
+        reason=reason,
+        actor=actor,
+        incident=incident,
+    )
+    decide(log, decision, seen, act=act, as_json=as_json)
+
+
+COMMANDS = (diff_, show_, impact_, publish_, export_, bulk_)
