@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from helpers_journal import record
+from helpers_loader import arrow_corpus
 
 from shardward.loader.cursor import Cursor
 from shardward.loader.journal_frame import Kind
@@ -15,6 +16,7 @@ from shardward.loader.pieces import Piece
 from shardward.loader.plan import Plan
 from shardward.loader.records import DeliveredRecord, NoteRecord, prepare_delivered, prepare_note
 from shardward.loader.run import Run
+from shardward.loader.stream import ShardLoader
 from shardward.loader.topology import Topology
 
 PLAN = Plan(fingerprint="f" * 64, seed=1, seq_len=8, separator=256, pad=257)
@@ -84,3 +86,18 @@ def train(
 def docs(table: Any) -> list[int]:
     found: list[int] = table["doc"].to_pylist()
     return found
+
+
+def train_really(home: Path, steps: int = 6, **options: Any) -> tuple[Run, list[Any]]:
+    """Train `steps` steps of 4 packed samples over a small real corpus; return run and batches."""
+    blocks = [[f"block {b} text {t} " * (1 + (b + t) % 4) for t in range(10)] for b in range(6)]
+    manifest = arrow_corpus(home / "corpus", blocks, shards=2)
+    plan = manifest.plan(seed=3, seq_len=32, window_blocks=2)
+    run = Run.create(home / "run", plan=plan, manifest_path=manifest.path)
+    with ShardLoader(manifest, plan, run=run, batch=BATCH, **options) as loader:
+        batches = []
+        for step in range(1, steps + 1):
+            batches.append(next(loader))
+            loader.observe(step, loss=3.0 - step / 10)
+        loader.checkpoint(steps, home / "checkpoint")
+    return run, batches

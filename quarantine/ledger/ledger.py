@@ -11,7 +11,7 @@ from types import TracebackType
 import pyarrow as pa
 
 from ...loader.arrays import Int64Array
-from ...loader.errors import NotFound
+from ...loader.errors import ShardwardError
 from ...loader.lineage import Span
 from ...loader.manifest import Manifest
 from ...loader.run import Run
@@ -19,6 +19,7 @@ from .check import Problem, check
 from .database import WAIT_SECONDS, Damaged, Database, Outdated
 from .documents import WindowFinder, document_steps
 from .ingest import IngestReport, ingest, sync_history
+from .names import load_corpus
 from .places import shard_of, shard_steps, source_steps
 from .repair import set_aside
 from .steps import owners, step_documents, steps_table
@@ -117,11 +118,9 @@ class Ledger:
 
         Raises:
             NotFound: it is not where the run recorded it.
+            MismatchError: it is the manifest of another corpus.
         """
-        path = self._manifest_path or self.run.manifest_path
-        if not path.exists():
-            raise NotFound(f"the manifest {path} is gone; give its new place with --manifest")
-        return Manifest.load(path)
+        return load_corpus(self.run, self._manifest_path)
 
     def spans(self, branch: int | View | None = None) -> tuple[Span, ...]:
         """Return the steps that each piece contributes to a history, oldest first."""
@@ -243,5 +242,5 @@ class Ledger:
     def _finder(self) -> WindowFinder | None:
         try:
             return WindowFinder(self.run.plan(), self.manifest)
-        except NotFound:
-            return None
+        except ShardwardError:
+            return None  # a scan finds the same rows without plan and manifest

@@ -164,3 +164,17 @@ def _digests(database: Database, where: str) -> dict[tuple[int, int], bytes]:
         (piece, step): add_digests(*(int.from_bytes(one) for one in found)).to_bytes(16)
         for piece, step, found in rows
     }
+
+
+def step_from_journals(run: Run, view: View, step: int) -> pa.Table:
+    """Return what `step_documents` would, without a database; for when another process has it.
+
+    Raises:
+        NotFound: the history does not reach the step, or nothing is recorded of it.
+    """
+    records = [
+        record for piece in owners(run, view, step) for record in step_records(run, piece, step)
+    ]
+    if not records:
+        raise NotFound(f"step {step} has not been recorded; see `shardward ledger timeline`")
+    return record_table(records)

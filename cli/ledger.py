@@ -1,0 +1,306 @@
+"""`shardward ledger`: which documents fed which steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from ..loader.errors import Busy, IntegrityError, UsageError
+from ..loader.run import Run
+from ..quarantine.ledger.steps import step_from_journals
+from .ledger_options import (
+    QUICK_SECONDS,
+    SHOWN_ROWS,
+    answer,
+    corpus_of,
+    ledger_options,
+    named,
+    opened,
+    view_from,
+    view_json,
+)
+from .output import emit, json_option, run_option, table
+
+SEGMENT_TABLE = (
+    "step",
+    "piece",
+    "rank",
+    "sample_position",
+    "doc",
+    "token_start",
+    "token_end",
+    "shard",
+    "row",
+    "source",
+)
+STEP_TABLE = (
+    "step",
+    "piece",
+    "ranks",
+    "dp_size",
+    "completed",
+    "epoch",
+    "first_position",
+    "end_position",
+    "samples",
+    "segments",
+    "revision",
+)
+limit_option = click.option(
+    "--limit", type=int, default=SHOWN_ROWS, show_default=True, help="Rows of the table."
+)
+show_option = click.option("--show", is_flag=True, help="Print the texts with the span marked.")
+
+
+@click.group()
+def ledger() -> None:
+    """Ask which documents fed which steps.
+
+    The answer is about the history of the run's head unless --branch, --all or --at says
+    otherwise. The first step is 1.
+
+    \b
+    Examples:
+      shardward ledger step 41237 --run runs/7b
+      shardward ledger doc 123456 --run runs/7b --all
+      shardward ledger check --run runs/7b
+    """
+
+
+@ledger.command()
+@click.argument("number", type=click.IntRange(min=1))
+@show_option
+@limit_option
+@ledger_options
+def step(
+    *,
+    number: int,
+    show: bool,
+    limit: int,
+    run: Path,
+    manifest: Path | None,
+    as_json: bool,
+    **history: Any,
+) -> None:
+    """Show every segment that fed step NUMBER.
+
+    It is exact at once, however much of the journals has not been ingested. While another process
+    holds the ledger, the journals alone answer and the exit code is 4.
+
+    \b
+    Examples:
+      shardward ledger step 41237 --run runs/7b
+      shardward ledger step 41237 --run runs/7b --show --limit 5
+      shardward ledger step 41237 --run runs/7b --branch 2 --json
+    """
+    found = Run.open(run)
+    view = view_from(found, **history)
+    busy: Busy | None = None
+    try:
+        with opened(found, manifest, QUICK_SECONDS) as book:
+            rows = book.step_documents(number, view)
+    except Busy as error:
+        busy = error
+        rows = step_from_journals(found, view, number)
+    rows, texts = named(corpus_of(found, manifest), rows, show=show)
+    answer(
+        as_json,
+        {"command": "step", "step": number, **view_json(view)},
+        rows,
+        title=f"step {number}",
+        columns=SEGMENT_TABLE,
+        texts=texts,
+        limit=limit,
+    )
+    if busy is not None:
+        raise busy
+
+
+@ledger.command()
+@click.argument("span", nargs=-1, required=True, metavar="FIRST..LAST")
+@click.option("--documents", is_flag=True, help="List the documents of all steps, once each.")
+@limit_option
+@ledger_options
+def steps(
+    *,
+    span: tuple[str, ...],
+    documents: bool,
+    limit: int,
+    run: Path,
+    manifest: Path | None,
+    as_json: bool,
+    **history: Any,
+) -> None:
+    """Show steps FIRST to LAST, both included, or the documents that fed them.
+
+    \b
+    Examples:
+      shardward ledger steps 41230..41240 --run runs/7b
+      shardward ledger steps 41230..41240 --documents --run runs/7b --json
+    """
+    first, last = _span(span)
+    found = Run.open(run)
+    view = view_from(found, **history)
+    with opened(found, manifest) as book:
+        if documents:
+            rows = book.window_documents(first, last, view)
+        else:
+            rows = book.steps(first, last, view)
+    if documents:
+        rows, _ = named(corpus_of(found, manifest), rows, show=False)
+    answer(
+        as_json,
+        {
+            "command": "steps",
+            "first": first,
+            "last": last,
+            "documents": documents,
+            **view_json(view),
+        },
+        rows,
+        title=f"steps {first} to {last}",
+        columns=None if documents else STEP_TABLE,
+        limit=limit,
+    )
+
+
+@ledger.command()
+@click.argument("docs", type=click.IntRange(min=0), nargs=-1, required=True)
+@show_option
+@limit_option
+@ledger_options
+def doc(
+    *,
+    docs: tuple[int, ...],
+    show: bool,
+    limit: int,
+    run: Path,
+    manifest: Path | None,
+    as_json: bool,
+    **history: Any,
+) -> None:
+    """Show every step that documents DOCS fed.
+
+    \b
+    Examples:
+      shardward ledger doc 123456 --run runs/7b
+      shardward ledger doc 123456 123457 --run runs/7b --all --json
+    """
+    found = Run.open(run)
+    view = view_from(found, **history)
+    with opened(found, manifest) as book:
+        rows = book.document_steps(docs, view)
+    rows, texts = named(corpus_of(found, manifest), rows, show=show)
+    answer(
+        as_json,
+        {"command": "doc", "docs": list(docs), **view_json(view)},
+        rows,
+        title="documents and their steps",
+        columns=("doc", *(name for name in SEGMENT_TABLE if name != "doc")),
+        texts=texts,
+        limit=limit,
+    )
+
+
+@ledger.command()
+@click.argument("uri")
+@limit_option
+@ledger_options
+def shard(
+    *,
+    uri: str,
+    limit: int,
+    run: Path,
+    manifest: Path | None,
+    as_json: bool,
+    **history: Any,
+) -> None:
+    """Show the steps that the shard URI fed (its name, or how that ends).
+
+    \b
+    Examples:
+      shardward ledger shard part-00017.parquet --run runs/7b
+    """
+    found = Run.open(run)
+    view = view_from(found, **history)
+    with opened(found, manifest) as book:
+        rows = book.shard_steps(uri, view)
+    answer(
+        as_json,
+        {"command": "shard", "shard": uri, **view_json(view)},
+        rows,
+        title=f"steps fed by {uri}",
+        limit=limit,
+    )
+
+
+@ledger.command()
+@ledger_options
+def check(*, run: Path, manifest: Path | None, as_json: bool, **history: Any) -> None:
+    """Look for samples delivered twice or not at all, gaps, disagreements and damage.
+
+    Exit 5 if the record cannot be trusted as it is; notes such as steps that some ranks have not
+    recorded yet do not count.
+
+    \b
+    Examples:
+      shardward ledger check --run runs/7b
+      shardward ledger check --run runs/7b --branch 2 --json
+    """
+    found = Run.open(run)
+    view = view_from(found, **history)
+    with opened(found, manifest) as book:
+        problems = book.check(view)
+        last = book.last_step(view)
+    serious = [problem for problem in problems if problem.serious]
+
+    def render(console: Console) -> None:
+        rows = [
+            (item.kind, "problem" if item.serious else "note", item.step, item.message)
+            for item in problems
+        ]
+        if rows:
+            console.print(table("", ("kind", "weight", "step", "what"), rows))
+        console.print(
+            f"{last} steps, {len(serious)} problems, {len(problems) - len(serious)} notes"
+        )
+
+    payload = {"question": {"command": "check", **view_json(view)}, "steps": last}
+    emit(as_json, {**payload, "ok": not serious, "problems": problems}, render)
+    if serious:
+        raise IntegrityError(serious[0].message)
+
+
+@ledger.command()
+@click.argument("query")
+@limit_option
+@run_option
+@json_option
+def sql(*, query: str, limit: int, run: Path, as_json: bool) -> None:
+    """Answer one SELECT over the ledger's tables and views; nothing can be changed.
+
+    Views: step_documents, document_steps, effective_steps, telemetry, telemetry_wide, and
+    all_step_documents, all_steps for every branch.
+
+    \b
+    Examples:
+      shardward ledger sql "SELECT step, loss FROM telemetry_wide WHERE loss > 4" --run runs/7b
+    """
+    with opened(Run.open(run), None) as book:
+        rows = book.sql(query)
+    answer(as_json, {"command": "sql", "query": query}, rows, title="", limit=limit)
+
+
+def _span(words: tuple[str, ...]) -> tuple[int, int]:
+    parts = words[0].split("..") if len(words) == 1 else list(words)
+    if len(parts) == 1:
+        parts *= 2
+    if len(parts) != 2 or not all(part.isdecimal() for part in parts):
+        raise UsageError(f"{' '.join(words)!r} is no range of steps; write FIRST..LAST")
+    first, last = int(parts[0]), int(parts[1])
+    if not 1 <= first <= last:
+        raise UsageError(f"steps {first} to {last} are no range; the first step is 1")
+    return first, last
