@@ -17,6 +17,7 @@ from .spans import SEARCHED
 __all__ = ["Finding", "Suspect", "detect_documents", "detect_features", "verdicts"]
 
 BINARY = "binary"
+PRECEDENCE = (BINARY, "repetition")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +88,8 @@ def detect_features(
 def verdicts(features: Features, *, rules: Sequence[Rule] = BUILT_IN) -> Verdicts:
     """Return the joint verdict of each document without building findings.
 
-    In binary data every other measure is an accident, so the family `binary` stands alone.
+    In binary data every other measure is an accident, and in repetition most are: the first
+    family of PRECEDENCE that decides stands alone.
     """
     deciding = [rule for rule in rules if rule.decides]
     families = tuple(sorted({rule.family for rule in deciding}))
@@ -99,9 +101,9 @@ def verdicts(features: Features, *, rules: Sequence[Rule] = BUILT_IN) -> Verdict
         value = np.where(scores >= DECISIVE, rule.values(features), 0.0)
         place = families.index(rule.family)
         strengths[:, place] = np.maximum(strengths[:, place], value)
-    if BINARY in families:
-        binary = strengths[:, families.index(BINARY)] > 0
-        others = np.array([family != BINARY for family in families])
-        strengths[np.ix_(binary, others)] = 0.0
+    for first in PRECEDENCE:
+        alone = strengths[:, families.index(first)] > 0 if first in families else np.zeros(0, bool)
+        others = np.array([family != first for family in families])
+        strengths[np.ix_(np.flatnonzero(alone), others)] = 0.0
     yes = np.any(strengths > 0, axis=1)
     return Verdicts(families=families, yes=yes, score=score, strengths=strengths)

@@ -80,6 +80,8 @@ class Feature(IntEnum):
     """Characters in words of 24 or more that change character class like base64 and hex do."""
     TABLE = auto()
     """Bytes of lines with numbers whose skeleton repeats, as a share of bytes; 0 if few digits."""
+    MARKUP = auto()
+    """Angle brackets that can be paired."""
     GOPHER = auto()
     """0, or the first Gopher repetition rule broken: see `GOPHER_RULES`."""
 

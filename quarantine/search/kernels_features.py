@@ -45,6 +45,7 @@ F_PERIOD = int(Feature.WORD_PERIOD_TIMES)
 F_GOPHER = int(Feature.GOPHER)
 F_DIGIT = int(Feature.DIGIT)
 F_TABLE = int(Feature.TABLE)
+F_MARKUP = int(Feature.MARKUP)
 F_ENCODED = int(Feature.ENCODED)
 
 
@@ -316,6 +317,7 @@ def fill_counts(
     for place in range(6):
         row[19 + place] = tally[T_LATIN1 + place] / characters
     row[F_ENCODED] = tally[T_ENCODED] / characters
+    row[F_MARKUP] = 2 * min(histogram[60], histogram[62]) / characters
 
 
 @kernel

@@ -22,7 +22,7 @@ class Rule:
     """A detector that compares one measure with a line, where its gate is open.
 
     `line` maps to score 0.5 by value / (value + line). `decides` False annotates only.
-    `relative` True lets the line rise to what is usual for a document's source.
+    `ceiling` is how far the line may rise to what is usual for a document's source; None: it stays.
     """
 
     name: str
@@ -32,8 +32,8 @@ class Rule:
     reason: str
     spans: Callable[[str], tuple[Span, ...]]
     gate: Callable[[Features], Mask] | None = None
+    ceiling: float | None = None
     decides: bool = True
-    relative: bool = True
     version: int = 1
 
     def values(self, features: Features) -> Column:
@@ -99,16 +99,17 @@ BUILT_IN: tuple[Rule, ...] = (
         reason="{value:.1%} of the characters are controls, C1 or U+FFFD (line {line:.1%})",
         spans=where.control_spans,
         gate=_at_least(Feature.CHARACTERS, 32),
-        relative=False,
+        ceiling=None,
     ),
     Rule(
         name="character-run",
         family="repetition",
         measure=column(Feature.RUN_SHARE),
         line=0.3,
-        reason="{value:.0%} of the characters lie in runs of one character (line {line:.0%})",
+        reason="{value:.0%} of the text is runs of one character (line {line:.0%})",
         spans=where.run_spans,
         gate=_SOME_TEXT,
+        ceiling=0.8,
     ),
     Rule(
         name="byte-period",
@@ -118,6 +119,7 @@ BUILT_IN: tuple[Rule, ...] = (
         reason="{value:.0%} of the bytes are one unit of 1 to 13 bytes repeated (line {line:.0%})",
         spans=where.whole,
         gate=_SOME_TEXT,
+        ceiling=0.8,
     ),
     Rule(
         name="word-period",
@@ -127,70 +129,128 @@ BUILT_IN: tuple[Rule, ...] = (
         reason="{value:.0%} of the words are one unit of 1 to 13 words repeated (line {line:.0%})",
         spans=where.repeated_word_spans,
         gate=_at_least(Feature.WORDS, 20),
+        ceiling=0.8,
     ),
     Rule(
         name="duplicate-lines",
         family="repetition",
         measure=column(Feature.LINE_DUPLICATE_CHARACTERS),
-        line=0.55,
+        line=0.6,
         reason="{value:.0%} of the characters lie in repeated lines (line {line:.0%})",
         spans=where.repeated_line_spans,
         gate=_SOME_TEXT,
+        ceiling=0.9,
     ),
     Rule(
         name="duplicate-paragraphs",
         family="repetition",
         measure=column(Feature.PARAGRAPH_DUPLICATE_CHARACTERS),
-        line=0.55,
+        line=0.5,
         reason="{value:.0%} of the characters lie in repeated paragraphs (line {line:.0%})",
         spans=where.repeated_line_spans,
         gate=_SOME_TEXT,
+        ceiling=0.9,
     ),
     Rule(
         name="repeated-5-grams",
         family="repetition",
         measure=column(Feature.REPEATED5),
-        line=0.6,
+        line=0.65,
         reason="{value:.0%} of the characters lie in repeated word 5-grams (line {line:.0%})",
         spans=where.repeated_word_spans,
         gate=_LONG_TEXT,
+        ceiling=0.9,
     ),
     Rule(
         name="top-2-gram",
         family="repetition",
         measure=column(Feature.TOP2),
-        line=0.4,
+        line=0.5,
         reason="one pair of words makes up {value:.0%} of the characters (line {line:.0%})",
         spans=where.repeated_word_spans,
         gate=_LONG_TEXT,
+        ceiling=0.9,
     ),
     Rule(
         name="long-words",
         family="encoded",
         measure=column(Feature.LONG_WORD_SHARE),
-        line=0.5,
-        reason="{value:.0%} of the characters lie in words over 100 characters (line {line:.0%})",
+        line=0.6,
+        reason="{value:.0%} of the characters lie in words over 40 characters (line {line:.0%})",
         spans=where.long_word_spans,
         gate=_spaced,
+        ceiling=1.0,
+    ),
+    Rule(
+        name="encoded-words",
+        family="encoded",
+        measure=column(Feature.ENCODED),
+        line=0.5,
+        reason="{value:.0%} of the characters lie in words mixed like base64 (line {line:.0%})",
+        spans=where.long_word_spans,
+        gate=_SOME_TEXT,
+        ceiling=1.0,
+    ),
+    Rule(
+        name="number-table",
+        family="numbers",
+        measure=column(Feature.TABLE),
+        line=0.8,
+        reason="{value:.0%} of the bytes are lines of numbers in one pattern (line {line:.0%})",
+        spans=where.digit_spans,
+        gate=_SOME_TEXT,
+        ceiling=1.0,
     ),
     Rule(
         name="digits",
         family="numbers",
         measure=column(Feature.DIGIT),
-        line=0.3,
+        line=0.35,
         reason="{value:.0%} of the characters are digits (line {line:.0%})",
         spans=where.digit_spans,
         gate=_SOME_TEXT,
+        ceiling=1.0,
+    ),
+    Rule(
+        name="punctuation",
+        family="markup",
+        measure=column(Feature.PUNCTUATION),
+        line=0.45,
+        reason="{value:.0%} of the characters are punctuation (line {line:.0%})",
+        spans=where.whole,
+        gate=_SOME_TEXT,
+        ceiling=1.0,
+    ),
+    Rule(
+        name="markup",
+        family="markup",
+        measure=column(Feature.MARKUP),
+        line=0.06,
+        reason="{value:.1%} of the characters are angle brackets (line {line:.1%})",
+        spans=where.markup_spans,
+        gate=_SOME_TEXT,
+        ceiling=1.0,
     ),
     Rule(
         name="mojibake",
         family="mojibake",
         measure=column(Feature.MOJIBAKE),
-        line=0.04,
+        line=0.01,
         reason="{value:.1%} of the characters are pairs left by a wrong decoding (line {line:.1%})",
         spans=where.mojibake_spans,
         gate=_at_least(Feature.CHARACTERS, 100),
-        relative=False,
+        ceiling=None,
+    ),
+    Rule(
+        name="latin1-letters",
+        family="mojibake",
+        measure=column(Feature.LATIN1),
+        line=0.35,
+        reason="{value:.0%} of the characters are U+00A0 to U+00FF, as no language has "
+        "(line {line:.0%})",
+        spans=where.latin1_spans,
+        gate=_at_least(Feature.CHARACTERS, 100),
+        ceiling=None,
     ),
     Rule(
         name="gopher-repetition",
@@ -201,5 +261,6 @@ BUILT_IN: tuple[Rule, ...] = (
         spans=where.repeated_word_spans,
         gate=_LONG_TEXT,
         decides=False,
+        ceiling=None,
     ),
 )

@@ -17,9 +17,11 @@ GAP = 16
 MAX_PERIOD = 13
 _CONTROL = re.compile("[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f-\x9f\ufffd]+")
 _RUN = re.compile(r"(\S)\1{15,}")
-_LONG = re.compile(r"\S{101,}")
+_LONG = re.compile(r"\S{24,}")
 _WORD = re.compile(r"\S+")
 _DIGITS = re.compile(r"[0-9][0-9.,:;/+\-\s]{15,}")
+_LATIN1 = re.compile("[\u00a0-\u00ff]{4,}")
+_TAG = re.compile(r"<[^<>]{0,200}>")
 _MOJIBAKE = re.compile("(?:[\u00c2-\u00f4][\u0080-\u00bf]|\u00e2\u20ac.?)+")
 
 
@@ -34,7 +36,7 @@ def run_spans(text: str) -> tuple[Span, ...]:
 
 
 def long_word_spans(text: str) -> tuple[Span, ...]:
-    """Return words of more than 100 characters."""
+    """Return words of 24 or more characters."""
     return _merged(match.span() for match in _LONG.finditer(text[:SEARCHED]))
 
 
@@ -46,6 +48,16 @@ def digit_spans(text: str) -> tuple[Span, ...]:
 def mojibake_spans(text: str) -> tuple[Span, ...]:
     """Return pairs that UTF-8 read as Latin-1 or Windows-1252 leaves behind."""
     return _merged(match.span() for match in _MOJIBAKE.finditer(text[:SEARCHED]))
+
+
+def latin1_spans(text: str) -> tuple[Span, ...]:
+    """Return stretches of characters from U+00A0 to U+00FF."""
+    return _merged(match.span() for match in _LATIN1.finditer(text[:SEARCHED]))
+
+
+def markup_spans(text: str) -> tuple[Span, ...]:
+    """Return tags."""
+    return _merged(match.span() for match in _TAG.finditer(text[:SEARCHED]))
 
 
 def repeated_line_spans(text: str) -> tuple[Span, ...]:

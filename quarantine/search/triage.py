@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 NEAR = 0.25
 """Exact Jaccard from which two documents of a window are copies, one of them edited."""
-COPIES = 3
-"""A cluster of this many copies within one window crosses the line."""
+EXCESS = 1.1
+TIMES = 2.0
+"""Copies in a window cross the line at EXCESS more, and TIMES as many, as its controls expect."""
 COPY_DETECTOR = "copies"
 MOST_COMPARED = 16384
 """Documents of window and controls together that are compared with each other."""
@@ -80,8 +81,7 @@ def copies(table: pa.Table, controls: pa.Table, *, threshold: float = NEAR) -> l
     for row in sorted(row for row in neighbours if row < size):
         inside = [pair for pair in neighbours[row] if pair.left < size and pair.right < size]
         outside = len(neighbours[row]) - len(inside)
-        rate = outside * size / others if others else 0.0
-        expected = rate + 2.0 * rate**0.5  # as many as chance may put into the window
+        expected = outside * size / others if others else 0.0
         if len(inside) > expected:
             found.append(_copy_finding(row, inside, expected, docs, len(chunk.text(row))))
     return found
@@ -92,15 +92,15 @@ def _copy_finding(
 ) -> Finding:
     best = max(pairs, key=lambda pair: (pair.score, -pair.left - pair.right))
     other = int(docs[best.right if best.left == row else best.left])
-    excess = len(pairs) - expected
+    score = _copy_score(len(pairs), expected)
     kind = "an exact" if best.exact else "a near"
     return Finding(
         doc=int(docs[row]),
         detector=COPY_DETECTOR,
         version=1,
         family="copies",
-        score=excess / (excess + COPIES - 1),
-        verdict=excess >= COPIES - 1,
+        score=score,
+        verdict=score >= DECISIVE,
         reason=f"{kind} copy of document {other} (J {best.score:.2f}), one of {len(pairs) + 1} "
         f"in the window where the controls make {expected + 1:.1f} usual",
         spans=((0, length),),
@@ -108,21 +108,43 @@ def _copy_finding(
     )
 
 
-def _weigh(found: list[Finding], usual: list[Finding], window: int, controls: int) -> list[float]:
-    """Return each finding's score times the share of its rate that controls do not explain.
+def _copy_score(copies: int, expected: float) -> float:
+    """Return 0.5 or more for at least EXCESS copies and TIMES as many as the controls expect."""
+    excess = copies - expected
+    return min(excess / (excess + EXCESS), copies / (copies + TIMES * expected))
 
-    The rates are those of findings of the same detector at least as strong; half a finding more
-    than was seen is granted to the controls.
+
+def _weigh(found: list[Finding], usual: list[Finding], window: int, controls: int) -> list[float]:
+    """Return the score of each finding in the light of the controls.
+
+    What counts is the share of the finding's rate that the controls do not explain: the mean over
+    findings of its detector at least as strong, and over all of its detector, since one strong
+    finding means little where weaker ones are common. Where it is half or more, a decisive
+    finding stays at 0.5 or above; else the score is multiplied by it.
     """
     if not controls:
         return [finding.score for finding in found]
     here, there = _sorted_scores(found), _sorted_scores(usual)
     weighed = []
     for finding in found:
-        rate = _at_least(here[finding.detector], finding.score) / window
-        expected = (_at_least(there[finding.detector], finding.score) + 0.5) / (controls + 1)
-        weighed.append(finding.score * max(0.0, 1.0 - expected / rate))
+        mine, theirs = here[finding.detector], there[finding.detector]
+        shares = [
+            _unexplained(_at_least(mine, level) / window, window, _at_least(theirs, level), controls)
+            for level in (finding.score, 0.0)
+        ]
+        share = sum(shares) / len(shares)
+        if finding.verdict and share >= 0.5:
+            weighed.append(DECISIVE + (finding.score - DECISIVE) * share)
+        else:
+            weighed.append(min(finding.score * share, DECISIVE - 1e-6))
     return weighed
+
+
+def _unexplained(rate: float, window: int, controls_with: int, controls: int) -> float:
+    """Return 1 - control rate / window rate, each moved towards the other by half a deviation."""
+    low = rate - 0.5 * (rate / window) ** 0.5
+    usual = (controls_with + 0.5) / (controls + 1)
+    return max(0.0, 1.0 - usual / low)
 
 
 def _sorted_scores(findings: list[Finding]) -> dict[str, list[float]]:
