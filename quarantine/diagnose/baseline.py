@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 CLIP = 4.0
 MAD_TO_SD = 1.4826
-SMALL_SAMPLE = 8.0
+SMALL_SAMPLE = 4.0
 
 
 class Baseline:

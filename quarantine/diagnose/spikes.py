@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from statistics import median
 from typing import Any
@@ -18,12 +19,14 @@ from typing import Any
 from .baseline import Baseline
 from .config import MonitorConfig
 from .events import Event, event_from_state
+from .memory import Memory
 from .tail import Tail, surprise_needed
 
 CALM_Z = 2.5
 CALM_POINTS = 3
 HISTORY = 24
 GRADIENT_Z = 4.0
+LEAST_PEAK = 4.0
 HEALED = 0.5
 
 
@@ -37,6 +40,7 @@ class Point:
     gradient: float | None
     gradient_z: float
     gradient_ratio: float
+    news: float
     surprise: float
 
 
@@ -59,6 +63,7 @@ class SpikeRule:
             logarithm=True,
         )
         self.tail = Tail()
+        self.memory = Memory()
         self.event: Event | None = None
         self._needed = {
             count: surprise_needed(config.false_page_rate, count)
@@ -94,6 +99,7 @@ class SpikeRule:
 
     def _point(self, step: int, loss: float, gradient: float | None) -> Point:
         z = self.loss.score(step, loss)
+        news = self.memory.innovation(z, self._recent[-1].z if self._recent else 0.0)
         gradient_z, ratio = 0.0, 1.0
         if gradient is not None and self.gradient.ready:
             predicted, deviation = self.gradient.expect(step)
@@ -107,7 +113,8 @@ class SpikeRule:
             gradient=gradient,
             gradient_z=gradient_z,
             gradient_ratio=ratio,
-            surprise=self.tail.surprise(z),
+            news=news,
+            surprise=self.tail.surprise(news),
         )
 
     def _start(self, point: Point, number: int) -> Event | None:
@@ -125,9 +132,15 @@ class SpikeRule:
 
     def _persists(self) -> bool:
         points = list(self._recent)[-min(self._fresh, self.config.persist) :]
+        if max(point.z for point in points) < LEAST_PEAK:
+            return False
+        return self._surprising([point.surprise for point in points])
+
+    def _surprising(self, surprises: Sequence[float]) -> bool:
+        """Whether the last three or more of `surprises` add up to more than noise would give."""
         total = 0.0
-        for count, point in enumerate(reversed(points), start=1):
-            total += point.surprise
+        for count, surprise in enumerate(reversed(surprises), start=1):
+            total += surprise
             if count in self._needed and total > self._needed[count]:
                 return True
         return False
@@ -195,6 +208,7 @@ class SpikeRule:
     def _open(self, event: Event, point: Point) -> None:
         self.event, self._calm, self._blip = event, 0, None
         self._pending.clear()
+        self.memory.interrupt()
         self._lasting.clear()
         self._lasting.append((point.step, point.loss))
 
@@ -204,7 +218,8 @@ class SpikeRule:
         if len(self._pending) <= self.config.persist:
             return
         old = self._pending.popleft()
-        self.tail.add(old.z)
+        self.tail.add(old.news)
+        self.memory.add(old.z)
         self._largest_gradient = max(self._largest_gradient, old.gradient_z)
         self.learn(old.step, old.loss, old.gradient)
 
@@ -233,12 +248,12 @@ class SpikeRule:
         if level - event.baseline > HEALED * (event.peak - event.baseline):
             return False
         _, deviation = self.loss.expect(new[-1][0])
-        total = 0.0
-        for count, (_, loss) in enumerate(reversed(new), start=1):
-            total += self.tail.surprise((loss - level) / deviation)
-            if count in self._needed and total > self._needed[count]:
-                return True
-        return False
+        risen = [(loss - level) / deviation for _, loss in new]
+        before = [0.0, *risen[:-1]]
+        news = [self.memory.innovation(*pair) for pair in zip(risen, before, strict=True)]
+        return max(risen) > LEAST_PEAK and self._surprising(
+            [self.tail.surprise(each) for each in news]
+        )
 
     def _reopen(self, event: Event, number: int) -> list[Event]:
         """End an event that was healing, and page the one that follows it."""
@@ -300,6 +315,7 @@ class SpikeRule:
             "loss": self.loss.state_dict(),
             "gradient": self.gradient.state_dict(),
             "tail": self.tail.state_dict(),
+            "memory": self.memory.state_dict(),
             "event": asdict(self.event) if self.event else None,
             "blip": asdict(self._blip) if self._blip else None,
             "recent": [astuple(point) for point in self._recent],
@@ -315,6 +331,7 @@ class SpikeRule:
         self.loss.load_state_dict(state["loss"])
         self.gradient.load_state_dict(state["gradient"])
         self.tail.load_state_dict(state["tail"])
+        self.memory.load_state_dict(state["memory"])
         self.event = event_from_state(state["event"])
         self._blip = event_from_state(state["blip"])
         self._recent = deque((_point(row) for row in state["recent"]), maxlen=HISTORY)
