@@ -1,0 +1,58 @@
+"""How much of a deviation is left over from the point before it.
+
+Where a run's noise is correlated (small batches, data that come in order), three high points in
+a row are less of a surprise than in white noise. The lag-one correlation of the run's own
+deviations is kept, and each deviation is judged by what is new in it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+HELD = 3.0
+CARRIED = 4.0
+DECAY = 1 - 1 / 2000
+PRIOR_WEIGHT = 200.0
+LARGEST = 0.95
+
+
+class Memory:
+    """The lag-one correlation of held deviations, over about the last two thousand points."""
+
+    def __init__(self) -> None:
+        self._product = 0.0
+        self._square = PRIOR_WEIGHT
+        self._last: float | None = None
+
+    @property
+    def correlation(self) -> float:
+        """The correlation of neighbours, from 0 (none, or alternating) to 0.95."""
+        return min(max(self._product / self._square, 0.0), LARGEST)
+
+    def innovation(self, z: float, before: float) -> float:
+        """Return what is new in `z` after `before`, in standard deviations of the new part."""
+        correlation = self.correlation
+        carried = min(max(before, -CARRIED), CARRIED)
+        return (z - correlation * carried) / math.sqrt(1 - correlation * correlation)
+
+    def add(self, z: float) -> None:
+        """Count a deviation that belongs to no event."""
+        held = min(max(z, -HELD), HELD)
+        if self._last is not None:
+            self._product = DECAY * self._product + held * self._last
+            self._square = DECAY * self._square + held * held
+        self._last = held
+
+    def interrupt(self) -> None:
+        """Say that the next deviation does not follow the last one."""
+        self._last = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the sums as JSON."""
+        return {"product": self._product, "square": self._square, "last": self._last}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take `state_dict` back."""
+        self._product, self._square = float(state["product"]), float(state["square"])
+        self._last = state["last"]
