@@ -54,7 +54,7 @@ class Ledger:
         path: Path | str | None = None,
         memory: str = "2GB",
         threads: int = 2,
-        wait: float = WAIT_SECONDS,
+        wait: float | None = None,
         ingest_seconds: float | None = None,
         advance: Callable[[int], object] | None = None,
     ) -> Ledger:
@@ -68,7 +68,7 @@ class Ledger:
             path: the DuckDB file, by default SHARDWARD_LEDGER or `ledger.duckdb` in the run.
             memory: limit for DuckDB's buffers.
             threads: of DuckDB.
-            wait: seconds to wait for another process that holds the file.
+            wait: seconds to wait for another process that holds the file; 5 by default.
             ingest_seconds: stop ingesting after about this time; None ingests everything, 0
                 nothing. Questions about single steps are exact all the same.
             advance: called with the journal bytes of each slice.
@@ -82,7 +82,8 @@ class Ledger:
         notices: tuple[str, ...] = ()
 
         def database() -> Database:
-            return Database(place, memory=memory, threads=threads, wait=wait)
+            seconds = WAIT_SECONDS if wait is None else wait
+            return Database(place, memory=memory, threads=threads, wait=seconds)
 
         try:
             opened = database()
