@@ -68,16 +68,26 @@ class PlainLayout:
 
     def mask(self, low: int, high: int, length: int) -> BoolArray:
         """Return where rows low..high-1 have a token that was not blanked."""
-        mask = np.zeros((high - low) * length, np.bool_)
         chosen = slice(int(self._slices[low]), int(self._slices[high]))
-        begin = self._begin(low, chosen, length)
-        end = begin + self._pieces.tokens()[chosen]
-        for first, last in zip(begin.tolist(), end.tolist(), strict=True):
-            mask[first:last] = True
-        return mask.reshape(high - low, length)
+        everything = np.ones(len(self._pieces), np.bool_)
+        return piece_mask(self._pieces, everything, chosen, low, (high - low, length))
 
     def _begin(self, low: int, chosen: slice, length: int) -> Int64Array:
         return (self._pieces.sample[chosen] - low) * length + self._pieces.offset[chosen]
+
+
+def piece_mask(
+    pieces: Segments, kept: BoolArray, chosen: slice, low: int, shape: tuple[int, int]
+) -> BoolArray:
+    """Return True where one of the `chosen` pieces that are `kept` lies; row 0 is `low`."""
+    rows, length = shape
+    mask = np.zeros(rows * length, np.bool_)
+    begin = (pieces.sample[chosen] - low) * length + pieces.offset[chosen]
+    end = begin + pieces.end[chosen] - pieces.start[chosen]
+    keep = kept[chosen]
+    for first, last in zip(begin[keep].tolist(), end[keep].tolist(), strict=True):
+        mask[first:last] = True
+    return mask.reshape(rows, length)
 
 
 def document_spans(

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from .arrays import BoolArray, Int64Array
 from .blocks import BlockData
-from .layout_plain import PlainLayout, document_spans
+from .layout_plain import document_spans, piece_mask
 from .plan import Plan
 from .segments import Segments
 
@@ -48,20 +48,12 @@ class ViewLayout:
         assert plan.seq_len is not None
         self._dtype = dtype
         self._length = plan.seq_len + plan.lookahead
-        self._plain = PlainLayout(
-            plan=plan,
-            blocks=blocks,
-            pieces=pieces,
-            slots=slots,
-            rows=rows,
-            blanked=blanked,
-            samples=samples,
-            dtype=dtype,
-        )
-        size = _row_tokens(pieces, samples)
-        self._whole = (size == self._length) & ~_any_by_row(pieces, blanked, samples)
+        self._pieces, self._blanked = pieces, blanked
+        self._slices = slices = pieces.slices(samples)
+        size = np.diff(np.concatenate([[0], np.cumsum(pieces.tokens())])[slices])
+        self._whole = size == self._length
+        self._whole[pieces.sample[blanked]] = False
         # Views per row: two for each piece (its tokens, its separator), one for padding.
-        slices = pieces.slices(samples)
         self._first_view = 2 * slices + np.arange(samples + 1)
         views = np.zeros(int(self._first_view[-1]), _VIEW)
         number = np.arange(len(pieces))
@@ -93,7 +85,8 @@ class ViewLayout:
         """Return where rows low..high-1 have a token that was not blanked."""
         if self._whole[low:high].all():
             return np.ones((high - low, length), np.bool_)
-        return self._plain.mask(low, high, length)
+        chosen = slice(int(self._slices[low]), int(self._slices[high]))
+        return piece_mask(self._pieces, ~self._blanked, chosen, low, (high - low, length))
 
 
 class _ViewWriter:
@@ -145,15 +138,3 @@ def _cut(values: Sequence[NDArray[Any]]) -> tuple[Int64Array, list[pa.Buffer]]:
         starts = range(0, max(whole.size, 1), HALF_BUFFER)
         buffers += [whole.slice(start, min(MAX_BUFFER, whole.size - start)) for start in starts]
     return first, buffers
-
-
-def _row_tokens(pieces: Segments, samples: int) -> Int64Array:
-    sums = np.zeros(samples, np.int64)
-    np.add.at(sums, pieces.sample, pieces.tokens())
-    return sums
-
-
-def _any_by_row(pieces: Segments, chosen: BoolArray, samples: int) -> BoolArray:
-    found = np.zeros(samples, np.bool_)
-    found[pieces.sample[chosen]] = True
-    return found

@@ -127,6 +127,10 @@ class Manifest:
         )
 
     @cached_property
+    def _block_shard(self) -> Int64Array:
+        return self.block_column("shard")
+
+    @cached_property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer that the lengths belong to, made anew and checked."""
         return self.reader.tokenizer
@@ -198,18 +202,17 @@ class Manifest:
 
     def shard_of(self, block: int) -> Shard:
         """Return the shard that holds `block`."""
-        return self.shards[int(self._block_table["shard"][block].as_py())]
+        return self.shards[int(self._block_shard[block])]
 
     def span(self, block: int) -> Span:
         """Return where `block` lies within its shard."""
-        row = self._block_table.slice(block, 1).to_pylist()[0]
-        first = int(self._geometry.first_document[block]) - self.shard_of(block).first_document
+        table, first = self._block_table, int(self._geometry.first_document[block])
         return Span(
-            index=row["index"],
-            first=first,
-            documents=row["documents"],
-            offset=row["offset"],
-            size=row["size"],
+            index=table["index"][block].as_py(),
+            first=first - self.shard_of(block).first_document,
+            documents=int(self._geometry.block_documents[block]),
+            offset=table["offset"][block].as_py(),
+            size=table["size"][block].as_py(),
         )
 
     def block_digest(self, block: int) -> bytes:

@@ -60,12 +60,12 @@ class Window:
             blanked |= np.array([block is None for block in blocks])[slots]
         inside = _without_lookahead(reaching, plan.seq_len)
         kept = ~blanked & (inside.end > inside.start)
-        self.segments = inside.select(kept)
+        self.segments = inside if kept.all() else inside.select(kept)
         self.sources = _codes(codes, slots[kept], rows[kept])
-        self.size_by_row = _sum_by_row(inside, positions.size)
-        self.target_by_row = _sum_by_row(self.segments, positions.size)
-        self.blanked_by_row = self.size_by_row - self.target_by_row
         self._slices = self.segments.slices(positions.size)
+        self.size_by_row = _sum_by_row(inside.tokens(), reaching.slices(positions.size))
+        self.target_by_row = _sum_by_row(self.segments.tokens(), self._slices)
+        self.blanked_by_row = self.size_by_row - self.target_by_row
         self.length = None if plan.seq_len is None else plan.seq_len + plan.lookahead
         layout = PlainLayout if plan.seq_len is None else ViewLayout
         self._layout = layout(
@@ -135,10 +135,9 @@ def _without_lookahead(segments: Segments, seq_len: int | None) -> Segments:
     )
 
 
-def _sum_by_row(segments: Segments, rows: int) -> Int64Array:
-    sums = np.zeros(rows, np.int64)
-    np.add.at(sums, segments.sample, segments.tokens())
-    return sums
+def _sum_by_row(tokens: Int64Array, slices: Int64Array) -> Int64Array:
+    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(tokens)])
+    return np.diff(before[slices])
 
 
 def _codes(codes: Sequence[UInt16Array], slots: Int64Array, rows: Int64Array) -> UInt16Array:
