@@ -133,7 +133,7 @@ def test_a_nonfinite_event_ends_when_the_loss_has_been_finite_for_a_while() -> N
 
     (event,) = pages(watch(loss))
 
-    assert (event.onset, event.end) == (1001, 1060)
+    assert (event.onset, event.end) == (1001, 1011)
 
 
 def test_a_level_shift_is_accepted_in_the_end() -> None:

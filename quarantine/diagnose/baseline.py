@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 CLIP = 4.0
 MAD_TO_SD = 1.4826
 SMALL_SAMPLE = 4.0
+LEAST_AFTER_RESTART = 16
 
 
 class Baseline:
@@ -26,7 +27,7 @@ class Baseline:
         self, *, window: int, floor: float, relative: bool, least: int, logarithm: bool = False
     ) -> None:
         self.window = window
-        self.least = least
+        self._least = self._enough = least
         self._floor = floor
         self._relative = relative
         self._logarithm = logarithm
@@ -43,7 +44,7 @@ class Baseline:
     @property
     def ready(self) -> bool:
         """Whether there are enough points to judge the next one."""
-        return self.points >= self.least
+        return self.points >= self._enough
 
     def transform(self, value: float) -> float:
         """Return `value` on the baseline's scale: its logarithm for a gradient norm."""
@@ -77,12 +78,13 @@ class Baseline:
         self._fit = None
 
     def restart(self, keep: int) -> None:
-        """Forget all but the last `keep` points."""
+        """Forget all but the last `keep` points, and judge again from 16 on."""
         held = min(keep, self.points)
         first = self._end - held
         self._x[:held] = self._x[first : self._end]
         self._y[:held] = self._y[first : self._end]
         self._end = held
+        self._enough = min(self._least, LEAST_AFTER_RESTART)
         self._fit = None
 
     def state_dict(self) -> dict[str, Any]:
@@ -91,6 +93,7 @@ class Baseline:
         return {
             "x": self._x[first : self._end].tolist(),
             "y": self._y[first : self._end].tolist(),
+            "enough": self._enough,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -98,7 +101,7 @@ class Baseline:
         held = len(state["x"])
         self._x[:held] = state["x"]
         self._y[:held] = state["y"]
-        self._end = held
+        self._end, self._enough = held, state["enough"]
         self._fit = None
 
     def _compact(self) -> None:

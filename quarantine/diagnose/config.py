@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +23,7 @@ class MonitorConfig:
         divergence_rise: Share by which the smoothed loss must exceed its best to diverge slowly.
         divergence_points: Least logged points that a divergence must last.
         finite_points: Finite points in a row that end a nonfinite event.
+        rule: "robust", or "classic" for the dual-average rule and nothing else.
     """
 
     warmup_steps: int = 500
@@ -37,9 +38,16 @@ class MonitorConfig:
     divergence_rise: float = 0.02
     divergence_points: int = 32
     finite_points: int = 50
+    rule: Literal["robust", "classic"] = "robust"
 
     def __post_init__(self) -> None:
-        for name in ("window", "divergence_steps", "divergence_points", "finite_points"):
+        self._check_counts()
+        self._check_rates()
+        if self.rule not in ("robust", "classic"):
+            raise ValueError(f"rule is {self.rule!r}; use 'robust' or 'classic'")
+
+    def _check_counts(self) -> None:
+        for name in ("divergence_steps", "divergence_points", "finite_points"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.warmup_steps < 0:
@@ -48,6 +56,8 @@ class MonitorConfig:
             raise ValueError(f"window is {self.window} points; a baseline needs at least 16")
         if not 3 <= self.persist <= 8:
             raise ValueError(f"persist is {self.persist}; it must be 3 to 8 points")
+
+    def _check_rates(self) -> None:
         if not 0 < self.false_page_rate < 0.01:
             raise ValueError(
                 f"false_page_rate is {self.false_page_rate}; it must be above 0 and below 0.01"
@@ -57,6 +67,11 @@ class MonitorConfig:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
         if not self.gradient_jump > 1:
             raise ValueError(f"gradient_jump is {self.gradient_jump}; it must be above 1")
+
+    @property
+    def settle_points(self) -> int:
+        """Points after a change of context at whose end the new level is accepted."""
+        return max(16, self.window // 4)
 
     @property
     def least_points(self) -> int:

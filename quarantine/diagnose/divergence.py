@@ -34,15 +34,22 @@ class ClimbRule:
     def __init__(self, config: MonitorConfig) -> None:
         self.config = config
         self._last: deque[float] = deque(maxlen=32)
+        self._level: float | None = None
         self._best = float("inf")
         self._best_step = 0
         self._above = 0
         self._above_since: int | None = None
         self._armed = True
 
+    @property
+    def level(self) -> float | None:
+        """The median of the last points; None while there are too few."""
+        return self._level
+
     def restart(self) -> None:
         """Forget the best level: the run is judged from here on."""
         self._last.clear()
+        self._level = None
         self._best, self._above, self._above_since, self._armed = float("inf"), 0, None, True
 
     def update(self, step: int, loss: float) -> Climb | None:
@@ -51,7 +58,7 @@ class ClimbRule:
         if len(self._last) < 16:
             return None
         values = np.fromiter(self._last, float, len(self._last))
-        level = float(np.median(values))
+        self._level = level = float(np.median(values))
         noise = 1.4826 * float(np.median(np.abs(values - level)))
         if level < self._best:
             self._best, self._best_step = level, step
@@ -84,6 +91,7 @@ class ClimbRule:
             "above": self._above,
             "above_since": self._above_since,
             "armed": self._armed,
+            "level": self._level,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -92,3 +100,4 @@ class ClimbRule:
         self._best = float("inf") if state["best"] is None else state["best"]
         self._best_step, self._above = state["best_step"], state["above"]
         self._above_since, self._armed = state["above_since"], state["armed"]
+        self._level = state["level"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 Kind = Literal["blip", "spike", "divergence", "nonfinite", "context_change", "recovered"]
@@ -62,6 +62,10 @@ class Event:
         """Return a copy with `fields` replaced."""
         return replace(self, **fields)
 
+    def to_state(self) -> dict[str, Any]:
+        """Return every field, for `event_from_state`."""
+        return asdict(self) | {"signals": list(self.signals)}
+
     def to_json(self) -> dict[str, Any]:
         """Return the event as `monitor check --json` prints it; numbers that are not finite
         become null."""
@@ -82,9 +86,9 @@ class Event:
         }
 
 
-def event_from_state(state: dict[str, Any] | None) -> Event | None:
-    """Return the event that `dataclasses.asdict` gave, also after a trip through JSON."""
-    return None if state is None else Event(**state | {"signals": tuple(state["signals"])})
+def event_from_state(state: dict[str, Any]) -> Event:
+    """Return the event that `Event.to_state` gave, also after a trip through JSON."""
+    return Event(**state | {"signals": tuple(state["signals"])})
 
 
 def _finite(value: float) -> float | None:

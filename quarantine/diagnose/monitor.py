@@ -8,72 +8,266 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol, SupportsFloat
 
 from ...loader.errors import FormatError
+from .classic import DualAverage
 from .config import MonitorConfig
+from .context import Context, Settling
 from .divergence import Climb, ClimbRule
-from .events import Event, event_from_state
+from .events import Event, Kind, event_from_state
+from .extras import Extras
+from .numerics import FiniteRule, ScaleRule, is_finite
 from .series import Series
-from .spikes import SpikeRule
+from .spikes import HISTORY, SpikeRule
 
 LOSS = "loss"
 GRADIENT = "grad_norm"
 STATE_VERSION = 1
+# A divergence has ended when this share of its height is left.
+REMAINS = 0.1
+MOVED_SD = 2.5
+MOST_RECORDS = 1000
+
+
+class Item(Protocol):
+    """A scalar tensor or array, as far as the monitor cares."""
+
+    def item(self) -> float:
+        """Return the value."""
+
+
+Value = float | SupportsFloat | Item
 
 
 class Monitor:
     """Judges a run one step at a time.
 
     `update` returns what that step started, upgraded or ended; `events` holds every event in
-    its latest state, in order of detection.
+    its latest state, in order of detection. An event that ends is returned as a notice of kind
+    "recovered", while its record keeps its kind and gets an `end`.
     """
 
     def __init__(self, config: MonitorConfig | None = None) -> None:
         self.config = config or MonitorConfig()
-        self.events: list[Event] = []
+        self._records: dict[int, Event] = {}
+        self._count = 0
         self._rule = SpikeRule(self.config)
         self._climb = ClimbRule(self.config)
-        self._broken: Event | None = None
-        self._finite = 0
+        self._finite = FiniteRule(self.config)
+        self._scale = ScaleRule()
+        self._context = Context()
+        self._extras = Extras()
+        self._classic = DualAverage(warmup=self.config.warmup_steps)
+        self._diverged: int | None = None
         self._last_step: int | None = None
+        self._last_loss_step: int | None = None
+
+    @property
+    def events(self) -> list[Event]:
+        """Every event, in order of detection; of blips and changes only the last thousand."""
+        return list(self._records.values())
 
     @property
     def pages(self) -> list[Event]:
         """The events that call a person."""
         return [event for event in self.events if event.page]
 
+    def announce(self, what: str) -> None:
+        """Say that the next step begins a planned change, such as "mixture" or "lr".
+
+        What follows is not paged for while it settles (unless the loss is not finite), and is
+        judged from where it has settled.
+        """
+        self._context.announced = what
+
     def update(
         self,
         step: int,
         *,
-        loss: float | None = None,
-        grad_norm: float | None = None,
-        **signals: float,
+        loss: Value | None = None,
+        grad_norm: Value | None = None,
+        **signals: Value | None,
     ) -> list[Event]:
         """Judge one step; a signal that was not logged is left out or None.
 
         A gradient norm that is not finite or not positive counts as not logged: overflowed
-        updates are skipped by the trainer while it searches for a loss scale.
+        updates are skipped by the trainer while it searches for a loss scale. A tensor is read
+        with `.item()`, which waits for a device; `probes.AsyncScalars` does not.
         """
+        extras = {name: _number(value) for name, value in signals.items() if value is not None}
+        noted = self._step(step, extras)
+        self._extras.update(step, extras)
+        if loss is not None and self._last_loss_step != step:
+            self._last_loss_step = step
+            gradient = None if grad_norm is None else _number(grad_norm)
+            noted += self._loss(step, _number(loss), gradient if _usable(gradient) else None)
+        return [self._notice(event) for event in noted]
+
+    def _step(self, step: int, extras: Mapping[str, float]) -> list[Event]:
+        """Notice what the step brings besides its loss."""
+        change = self._context.changed(extras)
+        if self._last_step is not None and step < self._last_step:
+            change = f"the log steps back from {self._last_step} to {step}"
+            self._rule.interrupt()
+        announced, self._context.announced = self._context.announced, None
         self._last_step = step
-        if loss is None:
+        events = []
+        if change or announced:
+            what = announced or change or ""
+            self._context.settling = Settling(
+                step=step, signal=what, announced=announced is not None
+            )
+            events.append(
+                self._plain("context_change", step, note=what, signals=(what.split()[0],))
+            )
+        scale = extras.get("loss_scale")
+        if scale is not None and self._scale.update(scale):
+            note = "the loss scale was reduced again and again, to the least there is"
+            page = self._plain("nonfinite", step, note=note, signals=("loss_scale",), page=True)
+            events.append(page)
+        return [self._keep(event) for event in events]
+
+    def _loss(self, step: int, loss: float, gradient: float | None) -> list[Event]:
+        if self._finite.breaks(loss):
+            page = self._plain("nonfinite", step, note="the loss is not a finite number", page=True)
+            self._finite.number = page.number
+            return [self._keep(page)]
+        if not is_finite(loss):
             return []
-        if not math.isfinite(loss):
-            return self._nonfinite(step, loss)
-        gradient = grad_norm if grad_norm is not None and _usable(grad_norm) else None
-        changed = self._recover(step)
-        if not self._judged(step):
-            self._rule.learn(step, loss, gradient)
-            if step > self.config.warmup_steps:
-                self._climb.update(step, loss)
-            return self._note(changed)
-        changed += self._rule.judge(step, loss, gradient, self._next_number())
+        healed, number = self._finite.number, self._finite.heals(step)
+        changed = []
+        if number is not None and healed is not None:
+            changed.append(self._records[healed].changed(end=number))
+        changed += self._finite_loss(step, loss, gradient)
+        return [self._keep(event) for event in changed]
+
+    def _finite_loss(self, step: int, loss: float, gradient: float | None) -> list[Event]:
+        if self.config.rule == "classic":
+            return self._classical(step, loss)
+        if step <= self.config.warmup_steps or not self._rule.yardstick.ready:
+            self._rule.yardstick.learn(step, loss, gradient)
+            return self._recovered(step)
+        settling = self._context.settling
+        if settling is not None and settling.announced:
+            return self._settle(settling, step, loss, gradient)
+        changed = self._rule.judge(step, loss, gradient, self._count + 1)
+        changed = [self._explained(event) for event in changed]
+        if settling is not None:
+            changed += self._settle(settling, step, loss, None)
+        return changed + self._slow(step, loss) + self._recovered(step)
+
+    def _settle(
+        self, settling: Settling, step: int, loss: float, gradient: float | None
+    ) -> list[Event]:
+        """Follow a change of context; accept the level it leads to."""
+        settling = settling.with_point(step, loss)
+        self._context.settling = settling
+        if len(settling.points) < self.config.settle_points:
+            return []
+        self._context.settling = None
+        losses = sorted(value for _, value in settling.points)
+        expected, deviation = self._rule.yardstick.loss.expect(step)
+        if abs(losses[len(losses) // 2] - expected) <= MOVED_SD * deviation:
+            if settling.announced:
+                for past, value in settling.points:
+                    self._rule.yardstick.learn(past, value, gradient)
+            return []
+        self._climb.restart()
+        ended = self._rule.accept(list(settling.points))
+        return [ended] if ended is not None else []
+
+    def _slow(self, step: int, loss: float) -> list[Event]:
         climb = self._climb.update(step, loss)
-        if climb is not None and self._rule.event is None:
-            changed.append(self._diverged(step, loss, climb))
-        return self._note(changed)
+        if climb is None or self._rule.recovery is not None or self._diverged is not None:
+            return []
+        return [self._climbed(step, loss, climb)]
+
+    def _recovered(self, step: int) -> list[Event]:
+        """End the divergence that stands, once the smoothed loss is back."""
+        level = self._climb.level
+        if self._diverged is None or level is None:
+            return []
+        event = self._records[self._diverged]
+        height = max(event.peak - event.baseline, self.config.divergence_rise * abs(event.baseline))
+        if level > event.baseline + REMAINS * height:
+            return []
+        self._diverged = None
+        return [event.changed(end=step)]
+
+    def _classical(self, step: int, loss: float) -> list[Event]:
+        if not self._classic.update(loss):
+            return []
+        note = "the fast average of the loss is three times the slow one"
+        return [self._plain("spike", step, note=note, page=True, peak=loss)]
+
+    def _explained(self, event: Event) -> Event:
+        """Add to a new page what else moved, and since when something has drifted."""
+        if not event.page or event.end is not None or event.kind == "divergence":
+            return event
+        moved = self._extras.moved(event.onset - HISTORY * self._rule.spacing())
+        drifting = self._extras.drifting()
+        names = (*event.signals, *(name for name in moved if name not in event.signals))
+        return event.changed(
+            onset=min([event.onset, *moved.values()]),
+            signals=names,
+            drift_since=min(drifting.values(), default=None),
+        )
+
+    def _climbed(self, step: int, loss: float, climb: Climb) -> Event:
+        return Event(
+            number=self._count + 1,
+            kind="divergence",
+            onset=climb.since,
+            detected=step,
+            peak=loss,
+            peak_step=step,
+            z=(climb.level - climb.best) / max(climb.noise, 1e-12),
+            baseline=climb.best,
+            page=True,
+            drift_since=climb.since,
+            note="the smoothed loss has climbed away from its best",
+        )
+
+    def _plain(
+        self,
+        kind: Kind,
+        step: int,
+        *,
+        note: str,
+        signals: tuple[str, ...] = (LOSS,),
+        page: bool = False,
+        peak: float = math.nan,
+    ) -> Event:
+        ready = self._rule.yardstick.ready
+        return Event(
+            number=self._count + 1,
+            kind=kind,
+            onset=step,
+            detected=step,
+            peak=peak,
+            peak_step=step,
+            z=0.0,
+            baseline=self._rule.yardstick.loss.expect(step)[0] if ready else math.nan,
+            signals=signals,
+            page=page,
+            note=note,
+        )
+
+    def _keep(self, event: Event) -> Event:
+        """Record `event`, which is new or the latest state of one that is known."""
+        self._count = max(self._count, event.number)
+        self._records[event.number] = event
+        if len(self._records) > MOST_RECORDS:
+            passing = (number for number, each in self._records.items() if not each.page)
+            del self._records[next(passing, min(self._records))]
+        if event.kind == "divergence" and event.end is None:
+            self._diverged = event.number
+            self._climb.restart()
+        return event
+
+    def _notice(self, event: Event) -> Event:
+        return event if event.end is None else event.changed(kind="recovered", page=False)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the monitor's state, to be saved with a checkpoint.
@@ -84,10 +278,16 @@ class Monitor:
             "version": STATE_VERSION,
             "rule": self._rule.state_dict(),
             "climb": self._climb.state_dict(),
-            "events": [asdict(event) for event in self.events],
-            "broken": None if self._broken is None else self._broken.number,
-            "finite": self._finite,
+            "finite": self._finite.state_dict(),
+            "scale": self._scale.state_dict(),
+            "context": self._context.state_dict(),
+            "extras": self._extras.state_dict(),
+            "classic": self._classic.state_dict(),
+            "count": self._count,
+            "events": [event.to_state() for event in self.events],
+            "diverged": self._diverged,
             "last_step": self._last_step,
+            "last_loss_step": self._last_loss_step,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -103,73 +303,21 @@ class Monitor:
             )
         self._rule.load_state_dict(state["rule"])
         self._climb.load_state_dict(state["climb"])
-        loaded = [event_from_state(event) for event in state["events"]]
-        self.events = [event for event in loaded if event is not None]
-        number = state["broken"]
-        self._broken = None if number is None else self.events[number - 1]
-        self._finite, self._last_step = state["finite"], state["last_step"]
-
-    def _judged(self, step: int) -> bool:
-        return step > self.config.warmup_steps and self._rule.loss.ready
-
-    def _next_number(self) -> int:
-        return len(self.events) + 1
-
-    def _note(self, changed: list[Event]) -> list[Event]:
-        for event in changed:
-            if event.number > len(self.events):
-                self.events.append(event)
-            else:
-                self.events[event.number - 1] = event
-            if event.kind == "divergence":
-                self._climb.restart()
-        return changed
-
-    def _nonfinite(self, step: int, loss: float) -> list[Event]:
-        self._finite = 0
-        if self._broken is not None:
-            return []
-        self._broken = Event(
-            number=self._next_number(),
-            kind="nonfinite",
-            onset=step,
-            detected=step,
-            peak=loss,
-            peak_step=step,
-            z=math.inf,
-            baseline=self._rule.loss.expect(step)[0] if self._rule.loss.ready else math.nan,
-            page=True,
-            note="the loss is not a finite number",
-        )
-        return self._note([self._broken])
-
-    def _recover(self, step: int) -> list[Event]:
-        if self._broken is None:
-            return []
-        self._finite += 1
-        if self._finite < self.config.finite_points:
-            return []
-        ended, self._broken = self._broken.changed(end=step), None
-        return [ended]
-
-    def _diverged(self, step: int, loss: float, climb: Climb) -> Event:
-        return Event(
-            number=self._next_number(),
-            kind="divergence",
-            onset=climb.since,
-            detected=step,
-            peak=loss,
-            peak_step=step,
-            z=(climb.level - climb.best) / max(climb.noise, 1e-12),
-            baseline=climb.best,
-            page=True,
-            drift_since=climb.since,
-            note="the smoothed loss has climbed away from its best",
-        )
+        self._finite.load_state_dict(state["finite"])
+        self._scale.load_state_dict(state["scale"])
+        self._context.load_state_dict(state["context"])
+        self._extras.load_state_dict(state["extras"])
+        self._classic.load_state_dict(state["classic"])
+        events = [event_from_state(event) for event in state["events"]]
+        self._count, self._records = state["count"], {event.number: event for event in events}
+        self._diverged = state["diverged"]
+        self._last_step, self._last_loss_step = state["last_step"], state["last_loss_step"]
 
 
 def detect(series: Mapping[str, Series], config: MonitorConfig | None = None) -> list[Event]:
     """Return the events of a finished log, as a monitor that watched it would have them.
+
+    Steps are judged in the order of logging; other signals count at the step they were logged.
 
     Raises:
         ValueError: there is no series named "loss".
@@ -178,18 +326,24 @@ def detect(series: Mapping[str, Series], config: MonitorConfig | None = None) ->
         known = ", ".join(sorted(series)) or "nothing"
         raise ValueError(f"no series named 'loss' among {known}; name the loss column")
     monitor = Monitor(config)
-    gradients = _by_step(series.get(GRADIENT))
+    others = {name: _by_step(each) for name, each in series.items() if name != LOSS}
+    gradients = others.pop(GRADIENT, {})
     loss = series[LOSS]
     for step, value in zip(loss.steps.tolist(), loss.values.tolist(), strict=True):
-        monitor.update(step, loss=value, grad_norm=gradients.get(step))
+        values = {name: each[step] for name, each in others.items() if step in each}
+        monitor.update(step, loss=value, grad_norm=gradients.get(step), **values)
     return monitor.events
 
 
-def _by_step(series: Series | None) -> dict[int, float]:
-    if series is None:
-        return {}
+def _by_step(series: Series) -> dict[int, float]:
     return dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
 
 
-def _usable(value: float) -> bool:
-    return math.isfinite(value) and value > 0
+def _number(value: Value) -> float:
+    if isinstance(value, float):
+        return value
+    return float(value) if isinstance(value, SupportsFloat) else float(value.item())
+
+
+def _usable(value: float | None) -> bool:
+    return value is not None and math.isfinite(value) and value > 0

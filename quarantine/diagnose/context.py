@@ -1,0 +1,88 @@
+"""Changes of a run's context: learning rate, batch, sequence length, mixture, a resume.
+
+A change that the log shows is judged like anything else, only its level is accepted sooner. A
+change that was announced is not paged for while it settles: it is judged from where it settled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+WATCHED = ("lr", "batch_size", "seq_len", "accumulation")
+RATE_JUMP = 1.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settling:
+    """A change that is settling: the points seen since."""
+
+    step: int
+    signal: str
+    announced: bool
+    points: tuple[tuple[int, float], ...] = ()
+
+    def with_point(self, step: int, loss: float) -> Settling:
+        """Return the settling with one more point."""
+        return Settling(
+            step=self.step,
+            signal=self.signal,
+            announced=self.announced,
+            points=(*self.points, (step, loss)),
+        )
+
+
+class Context:
+    """Notices that a watched signal jumped; a schedule that glides is no change."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, float] = {}
+        self.announced: str | None = None
+        self.settling: Settling | None = None
+
+    def changed(self, values: Mapping[str, float]) -> str | None:
+        """Return the first watched signal that jumped since the step before, with its values."""
+        found = None
+        for name in WATCHED:
+            value = values.get(name)
+            if value is None:
+                continue
+            before = self._last.get(name)
+            self._last[name] = value
+            if before is not None and found is None and _jumped(name, before, value):
+                found = f"{name} {before:g} -> {value:g}"
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the last values and what is settling, as JSON."""
+        settling = self.settling
+        return {
+            "last": dict(self._last),
+            "announced": self.announced,
+            "settling": None
+            if settling is None
+            else {
+                "step": settling.step,
+                "signal": settling.signal,
+                "announced": settling.announced,
+                "points": [list(pair) for pair in settling.points],
+            },
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take `state_dict` back."""
+        self._last = dict(state["last"])
+        self.announced = state["announced"]
+        self.settling = None
+        if state["settling"] is not None:
+            points = tuple((int(step), float(loss)) for step, loss in state["settling"]["points"])
+            self.settling = Settling(**state["settling"] | {"points": points})
+
+
+def _jumped(name: str, before: float, value: float) -> bool:
+    if name != "lr":
+        return value != before
+    if before <= 0 or value <= 0:
+        return False
+    return not 1 / RATE_JUMP < value / before < RATE_JUMP

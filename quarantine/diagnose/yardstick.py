@@ -1,0 +1,140 @@
+"""What a run is measured with: trends of loss and gradient norm, its tail and its memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .baseline import Baseline
+from .config import MonitorConfig
+from .memory import Memory
+from .tail import Tail, surprise_needed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One judged observation.
+
+    `z` and `gradient_z` are deviations of the loss and of the log gradient norm from their
+    trends, in standard deviations of the run's noise; `gradient_ratio` is the norm over its
+    trend. `news` is the part of `z` that the point before does not explain, and `surprise` how
+    unlikely that is in this run.
+    """
+
+    step: int
+    loss: float
+    gradient: float | None
+    z: float
+    gradient_z: float
+    gradient_ratio: float
+    news: float
+    surprise: float
+
+    def to_state(self) -> dict[str, Any]:
+        """Return the point as JSON."""
+        return asdict(self)
+
+
+class Yardstick:
+    """Measures points, and learns from those that belong to no event."""
+
+    def __init__(self, config: MonitorConfig) -> None:
+        self.loss = Baseline(
+            window=config.window,
+            floor=config.noise_floor,
+            relative=True,
+            least=config.least_points,
+        )
+        self.gradient = Baseline(
+            window=config.window,
+            floor=config.gradient_floor,
+            relative=False,
+            least=config.least_points,
+            logarithm=True,
+        )
+        self.tail = Tail()
+        self.memory = Memory()
+        self.largest_gradient_z = 0.0
+        self._needed = {
+            count: surprise_needed(config.false_page_rate, count)
+            for count in range(3, config.persist + 1)
+        }
+
+    @property
+    def ready(self) -> bool:
+        """Whether a point can be measured."""
+        return self.loss.ready
+
+    def measure(self, step: int, loss: float, gradient: float | None, before: float) -> Point:
+        """Return the point of an observation that follows one with deviation `before`."""
+        z = self.loss.score(step, loss)
+        gradient_z, ratio = self._gradient(step, gradient)
+        news = self.memory.innovation(z, before)
+        return Point(
+            step=step,
+            loss=loss,
+            gradient=gradient,
+            z=z,
+            gradient_z=gradient_z,
+            gradient_ratio=ratio,
+            news=news,
+            surprise=self.tail.surprise(news),
+        )
+
+    def surprising(self, surprises: Sequence[float]) -> bool:
+        """Whether the last three or more of `surprises` add up to more than noise would give."""
+        total = 0.0
+        for count, surprise in enumerate(reversed(surprises), start=1):
+            total += surprise
+            if count in self._needed and total > self._needed[count]:
+                return True
+        return False
+
+    def learn(self, step: int, loss: float, gradient: float | None) -> None:
+        """Take an observation into the trends without judging it."""
+        self.loss.add(step, loss)
+        if gradient is not None:
+            self.gradient.add(step, gradient)
+
+    def settle(self, point: Point) -> None:
+        """Learn from a point that belongs to no event."""
+        self.tail.add(point.news)
+        self.memory.add(point.z)
+        self.largest_gradient_z = max(self.largest_gradient_z, point.gradient_z)
+        self.learn(point.step, point.loss, point.gradient)
+
+    def restart(self, points: Sequence[tuple[int, float]], *, gradient: bool = False) -> None:
+        """Judge from the level of `points`, (step, loss) pairs, instead of the trend so far."""
+        self.loss.restart(0)
+        for step, loss in points:
+            self.loss.add(step, loss)
+        if gradient:
+            self.gradient.restart(len(points))
+        self.memory.interrupt()
+
+    def _gradient(self, step: int, gradient: float | None) -> tuple[float, float]:
+        if gradient is None or not self.gradient.ready:
+            return 0.0, 1.0
+        predicted, deviation = self.gradient.expect(step)
+        away = self.gradient.transform(gradient) - predicted
+        return away / deviation, math.exp(min(away, 60.0))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything learned, as JSON."""
+        return {
+            "loss": self.loss.state_dict(),
+            "gradient": self.gradient.state_dict(),
+            "tail": self.tail.state_dict(),
+            "memory": self.memory.state_dict(),
+            "largest_gradient_z": self.largest_gradient_z,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take `state_dict` back."""
+        self.loss.load_state_dict(state["loss"])
+        self.gradient.load_state_dict(state["gradient"])
+        self.tail.load_state_dict(state["tail"])
+        self.memory.load_state_dict(state["memory"])
+        self.largest_gradient_z = state["largest_gradient_z"]
