@@ -46,7 +46,7 @@ def encode_deltas(values: Int64Array) -> bytes:
     """Return `values` (int64) as a DELTA column: small when neighbours are close."""
     if len(values) == 0:
         return encode_column(values)
-    return _HEAD.pack(DELTA, 0, int(values[0])) + encode_column(np.diff(values))
+    return _HEAD.pack(DELTA, 0, int(values[0])) + encode_column(values[1:] - values[:-1])
 
 
 def encode_sparse(values: Int64Array, common: int = 0) -> bytes:
@@ -55,7 +55,7 @@ def encode_sparse(values: Int64Array, common: int = 0) -> bytes:
     plain = encode_column(values)
     if len(index) * 2 > len(values):
         return plain
-    exceptions = encode_column(index) + encode_column(values[index])
+    exceptions = encode_deltas(index) + encode_column(values[index])
     sparse = _HEAD.pack(SPARSE, 0, common) + _COUNT.pack(len(index)) + exceptions
     return min(plain, sparse, key=len)
 
@@ -101,14 +101,15 @@ def _decode_frame(
     end = offset + count * width
     if end > len(data):
         raise _cut(offset)
-    if width in (1, 2, 4, 8):
-        raw = np.frombuffer(data, f"<u{width}", count, offset).astype(np.uint64)
+    values: Int64Array
+    if width in (1, 2, 4):
+        values = np.frombuffer(data, f"<u{width}", count, offset).astype(np.int64)
     else:
         octets = np.zeros((count, 8), dtype=np.uint8)
         octets[:, :width] = np.frombuffer(data, np.uint8, count * width, offset).reshape(-1, width)
-        raw = octets.view("<u8").reshape(-1).astype(np.uint64)
-    raw += np.uint64(base & 0xFFFF_FFFF_FFFF_FFFF)
-    return raw.view(np.int64), end
+        values = octets.view("<i8").reshape(-1)
+    values += base  # wraps like the offsets did
+    return values, end
 
 
 def _decode_bits(data: bytes, offset: int, count: int, base: int) -> tuple[Int64Array, int]:
@@ -126,9 +127,8 @@ def _decode_deltas(data: bytes, offset: int, count: int, base: int) -> tuple[Int
     deltas, end = decode_column(data, offset, count - 1)
     values = np.empty(count, dtype=np.int64)
     values[0] = base
-    np.cumsum(deltas, out=values[1:])
-    values[1:] += base
-    return values, end
+    values[1:] = deltas
+    return values.cumsum(), end
 
 
 def _decode_sparse(data: bytes, offset: int, count: int, base: int) -> tuple[Int64Array, int]:

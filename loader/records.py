@@ -245,10 +245,11 @@ def _number(value: Any) -> Any:
 
 def position_runs(positions: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Return (first, length) of the runs of consecutive positions, int64[k] each."""
-    if len(positions) == 0:
-        return _empty(), _empty()
-    starts = np.flatnonzero(np.diff(positions) != 1) + 1
-    starts = np.concatenate(([0], starts))
+    breaks = np.flatnonzero(positions[1:] - positions[:-1] != 1) + 1
+    if len(breaks) == 0:
+        first = positions[:1]
+        return first, np.full(len(first), len(positions), dtype=np.int64)
+    starts = np.concatenate(([0], breaks))
     return positions[starts], np.diff(starts, append=len(positions))
 
 

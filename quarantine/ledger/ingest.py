@@ -21,7 +21,7 @@ from ...loader.run import Run
 from .database import Database
 from .rows import Rows
 
-SLICE_BYTES = 24 << 20
+SLICE_BYTES = 8 << 20
 LEAST_SHARE = 64 << 10
 
 
@@ -51,7 +51,7 @@ def ingest(
         database: where the rows go.
         run: whose journals are read.
         seconds: stop after the slice in which this time is over.
-        slice_bytes: journal bytes in one transaction; 24 MB take about half a second.
+        slice_bytes: journal bytes in one transaction; 8 MB take about half a second.
         advance: called with the bytes of each slice.
     """
     started = time.monotonic()

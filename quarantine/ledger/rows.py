@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ...loader.arrays import Int64Array
@@ -206,8 +207,14 @@ def _segment_table(records: list[DeliveredRecord]) -> pa.Table:
     return pa.table(columns, names=list(SEGMENT_COLUMNS))
 
 
-def _repeated(records: list[DeliveredRecord], counts: Int64Array) -> list[Int64Array]:
-    keys = [(record.piece, record.step, record.rank, record.epoch) for record in records]
-    return [
-        np.repeat(np.array(column, dtype=np.int64), counts) for column in zip(*keys, strict=True)
-    ]
+def _repeated(
+    records: list[DeliveredRecord], counts: Int64Array
+) -> list[npt.NDArray[np.integer[Any]]]:
+    """Return piece, step, rank and epoch of each record, as often as it has rows."""
+    columns = (
+        np.array([record.piece for record in records], dtype=np.uint32),
+        np.array([record.step for record in records], dtype=np.int64),
+        np.array([record.rank for record in records], dtype=np.uint32),
+        np.array([record.epoch for record in records], dtype=np.uint32),
+    )
+    return [np.repeat(column, counts) for column in columns]
