@@ -13,7 +13,7 @@ from typing import Any, Protocol, SupportsFloat
 from ...loader.errors import FormatError
 from .classic import DualAverage
 from .config import MonitorConfig
-from .context import Context, Settling
+from .context import WATCHED, Context, Settling
 from .divergence import Climb, ClimbRule
 from .events import Event, Kind, event_from_state
 from .extras import Extras
@@ -97,7 +97,9 @@ class Monitor:
         """
         extras = {name: _number(value) for name, value in signals.items() if value is not None}
         noted = self._step(step, extras)
-        self._extras.update(step, extras)
+        self._extras.update(
+            step, {name: value for name, value in extras.items() if name not in WATCHED}
+        )
         if loss is not None and self._last_loss_step != step:
             self._last_loss_step = step
             gradient = None if grad_norm is None else _number(grad_norm)
@@ -137,7 +139,7 @@ class Monitor:
             return []
         healed, number = self._finite.number, self._finite.heals(step)
         changed = []
-        if number is not None and healed is not None:
+        if number is not None and healed in self._records:
             changed.append(self._records[healed].changed(end=number))
         changed += self._finite_loss(step, loss, gradient)
         return [self._keep(event) for event in changed]
@@ -188,7 +190,10 @@ class Monitor:
         level = self._climb.level
         if self._diverged is None or level is None:
             return []
-        event = self._records[self._diverged]
+        event = self._records.get(self._diverged)
+        if event is None:
+            self._diverged = None
+            return []
         height = max(event.peak - event.baseline, self.config.divergence_rise * abs(event.baseline))
         if level > event.baseline + REMAINS * height:
             return []
@@ -202,17 +207,17 @@ class Monitor:
         return [self._plain("spike", step, note=note, page=True, peak=loss)]
 
     def _explained(self, event: Event) -> Event:
-        """Add to a new page what else moved, and since when something has drifted."""
-        if not event.page or event.end is not None or event.kind == "divergence":
+        """Add to a page that has just begun what else moved, and since when something drifts."""
+        following = self._rule.recovery
+        if following is None or event is not following.event:
             return event
         moved = self._extras.moved(event.onset - HISTORY * self._rule.spacing())
-        drifting = self._extras.drifting()
-        names = (*event.signals, *(name for name in moved if name not in event.signals))
-        return event.changed(
+        following.event = event.changed(
             onset=min([event.onset, *moved.values()]),
-            signals=names,
-            drift_since=min(drifting.values(), default=None),
+            signals=(*event.signals, *(name for name in moved if name not in event.signals)),
+            drift_since=min(self._extras.drifting().values(), default=None),
         )
+        return following.event
 
     def _climbed(self, step: int, loss: float, climb: Climb) -> Event:
         return Event(
