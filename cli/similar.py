@@ -7,7 +7,9 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from ..quarantine.search.similar import KINDS, NEAR, Hit, search
+from ..quarantine.search.hits import KINDS, Hit
+from ..quarantine.search.query import NEAR
+from ..quarantine.search.similar import search
 from .documents import DocumentList, load_manifest
 from .output import emit, json_option, manifest_option, progress, table
 

@@ -6,6 +6,7 @@ nothing, so a finding's score is weighed by how much of its rate the controls le
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -129,7 +130,9 @@ def _weigh(found: list[Finding], usual: list[Finding], window: int, controls: in
     for finding in found:
         mine, theirs = here[finding.detector], there[finding.detector]
         shares = [
-            _unexplained(_at_least(mine, level) / window, window, _at_least(theirs, level), controls)
+            _unexplained(
+                _at_least(mine, level) / window, window, _at_least(theirs, level), controls
+            )
             for level in (finding.score, 0.0)
         ]
         share = sum(shares) / len(shares)
@@ -142,7 +145,7 @@ def _weigh(found: list[Finding], usual: list[Finding], window: int, controls: in
 
 def _unexplained(rate: float, window: int, controls_with: int, controls: int) -> float:
     """Return 1 - control rate / window rate, each moved towards the other by half a deviation."""
-    low = rate - 0.5 * (rate / window) ** 0.5
+    low = rate - 0.5 * math.sqrt(rate / window)
     usual = (controls_with + 0.5) / (controls + 1)
     return max(0.0, 1.0 - usual / low)
 

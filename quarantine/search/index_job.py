@@ -1,0 +1,98 @@
+"""Make the index of a corpus: a sidecar for each shard, none made twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...loader.errors import CorpusError
+from .columns import text_chunks
+from .engine import executor
+from .rows import IndexRows, index_chunk, join_rows
+from .sidecar import usable_sidecar, write_sidecar
+
+if TYPE_CHECKING:
+    from ...loader.manifest import Manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexReport:
+    """Shards whose sidecar was made now, those that had a good one, and the bytes on disk."""
+
+    made: int
+    kept: int
+    documents: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardIndexed:
+    """One shard: its documents, the size of its sidecar, and why it failed if it did."""
+
+    made: bool
+    documents: int
+    bytes: int
+    failure: str = ""
+
+
+def build_signatures(
+    manifest: Manifest,
+    *,
+    workers: int = 0,
+    advance: Callable[[int], object] | None = None,
+) -> IndexReport:
+    """Write the sidecars that are missing, torn or stale; a stopped job goes on where it was.
+
+    `advance(n)` hears of each n documents indexed.
+
+    Raises:
+        CorpusError: shards could not be read, all of them named; the others were indexed.
+    """
+    results = []
+    shards = range(len(manifest.shards))
+    for result in executor(workers).map_unordered(index_shard, shards, manifest):
+        results.append(result)
+        if advance is not None:
+            advance(result.documents)
+    failures = sorted(result.failure for result in results if result.failure)
+    if failures:
+        raise CorpusError(
+            f"{len(failures)} of {len(results)} shards could not be indexed: {'; '.join(failures)}"
+        )
+    return IndexReport(
+        made=sum(result.made for result in results),
+        kept=sum(not result.made for result in results),
+        documents=sum(result.documents for result in results),
+        bytes=sum(result.bytes for result in results),
+    )
+
+
+def index_shard(shard: int, manifest: Manifest) -> ShardIndexed:
+    """Write the sidecar of one shard unless a good one is there."""
+    documents = manifest.shards[shard].documents
+    if usable_sidecar(manifest, shard) is not None:
+        return ShardIndexed(made=False, documents=documents, bytes=0)
+    try:
+        path = write_sidecar(manifest, shard, read_shard(manifest, shard))
+    except CorpusError as error:
+        return ShardIndexed(made=False, documents=documents, bytes=0, failure=str(error))
+    return ShardIndexed(made=True, documents=documents, bytes=path.stat().st_size)
+
+
+def rows_of_shard(manifest: Manifest, shard: int) -> IndexRows:
+    """Return the rows of one shard from its sidecar, or from its text where it has none."""
+    rows = usable_sidecar(manifest, shard)
+    return read_shard(manifest, shard) if rows is None else rows
+
+
+def read_shard(manifest: Manifest, shard: int) -> IndexRows:
+    """Return the rows of one shard, made from its text.
+
+    Raises:
+        CorpusError: the shard cannot be read.
+    """
+    found = manifest.shards[shard]
+    blocks = range(found.first_block, found.first_block + found.blocks)
+    texts = (manifest.block_text(block) for block in blocks)
+    return join_rows([index_chunk(chunk) for text in texts for chunk in text_chunks(text)])
