@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
+from ...loader.holdout_reader import held_out
 from ...loader.manifest import Manifest
 from ...loader.plan import Plan
 
@@ -18,20 +21,20 @@ def heldout_tokens(manifest: Manifest, plan: Plan) -> dict[str, NDArray[np.int64
         Source name → int64[n, seq_len], n >= 1; a source with too little held-out text is left
         out.
     """
-    assert plan.holdout is not None
     assert plan.seq_len is not None
     separator = [] if plan.separator is None else [plan.separator]
-    table = manifest.documents(plan.holdout.members(manifest.documents_count), columns=("text",))
-    streams: dict[str, list[int]] = {}
-    limit = MOST_SEQUENCES * plan.seq_len
-    for text, source in zip(table["text"].to_pylist(), table["source"].to_pylist(), strict=True):
-        stream = streams.setdefault(source, [])
-        if len(stream) < limit:
-            stream.extend([*text.encode(), *separator])
-    return {
-        source: np.array(stream[: len(stream) // plan.seq_len * plan.seq_len], np.int64)[
-            :limit
-        ].reshape(-1, plan.seq_len)
-        for source, stream in sorted(streams.items())
-        if len(stream) >= plan.seq_len
-    }
+    streams: dict[str, list[NDArray[np.int64]]] = {}
+    for document in held_out(manifest, plan):
+        tokens = np.append(document.tokens.astype(np.int64), separator).astype(np.int64)
+        streams.setdefault(document.source, []).append(tokens)
+    return dict(_cut(streams, plan.seq_len))
+
+
+def _cut(
+    streams: dict[str, list[NDArray[np.int64]]], length: int
+) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    for source, parts in sorted(streams.items()):
+        stream = np.concatenate(parts)
+        whole = min(MOST_SEQUENCES, stream.size // length)
+        if whole:
+            yield source, stream[: whole * length].reshape(whole, length)

@@ -77,8 +77,13 @@ class Trainer:
             self.optimizer, lambda step: learning_rate_share(step, scale.warmup, steps)
         )
 
-    def step(self, batch: Batch) -> dict[str, float]:
-        """Train on `batch` and return its signals: loss, grad_norm, lr, clip_rate, loss/SOURCE."""
+    def step(self, batch: Batch) -> tuple[dict[str, float], list[float]]:
+        """Train on `batch`.
+
+        Returns:
+            Its signals (loss, grad_norm, lr, clip_rate, loss/SOURCE) and the mean loss of each
+            sample.
+        """
         tokens = torch.from_numpy(batch.tokens.astype(np.int64))
         mask = torch.from_numpy(batch.loss_mask[:, 1:].astype(np.float32))
         losses = token_losses(self.model, tokens)
@@ -90,14 +95,16 @@ class Trainer:
         if math.isfinite(norm):
             self.optimizer.step()
         self.schedule.step()
+        samples = (losses.detach() * mask).sum(1) / mask.sum(1).clamp(min=1.0)
         by_source = self._source_losses(batch, losses.detach().numpy())
-        return {
+        signals = {
             "loss": float(loss.detach()),
             "grad_norm": norm,
             "lr": rate,
             "clip_rate": float(norm > self.clip_norm),
             **by_source,
         }
+        return signals, samples.tolist()
 
     def _source_losses(self, batch: Batch, losses: NDArray[np.float32]) -> dict[str, float]:
         """Return the mean loss of every source with enough tokens in the batch."""
@@ -113,6 +120,10 @@ class Trainer:
             if chosen.size >= LEAST_SOURCE_TOKENS:
                 found[f"loss/{name}"] = float(chosen.mean(dtype=np.float64))
         return found
+
+    def scale_learning_rate(self, factor: float) -> None:
+        """Multiply the rate that the schedule gives from here on."""
+        self.schedule.base_lrs = [rate * factor for rate in self.schedule.base_lrs]
 
     @torch.no_grad()
     def evaluate(self, heldout: Mapping[str, NDArray[np.int64]]) -> dict[str, float]:

@@ -1,0 +1,29 @@
+"""How the drill tells what it does; the command line decides how that looks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+
+class Advance(Protocol):
+    """Reports `n` more units of work done and, optionally, a word about them."""
+
+    def __call__(self, n: int = 1, note: str = "") -> None: ...
+
+
+class Narrator(Protocol):
+    """What the drill may say."""
+
+    def phase(self, number: int, title: str) -> None:
+        """A phase begins."""
+
+    def say(self, line: str) -> None:
+        """One fact."""
+
+    def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """Several facts of one kind."""
+
+    def progress(self, description: str, total: int) -> AbstractContextManager[Advance]:
+        """Work of known size begins; the context's value hears of it."""

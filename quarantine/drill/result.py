@@ -1,0 +1,106 @@
+"""What a drill came to: the object of `shardward drill --json`, as `schemas/drill.v1.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ...loader.formats import canonical_json, sha256_hex
+from ..ledger import Ledger
+from ..respond.decisions import DecisionLog
+from .finding import Found
+from .prepare import Corpus
+from .session import Session
+
+LEDGER_QUERIES = (
+    "SELECT step, piece, rank, sample_position, doc, token_start, token_count FROM segments "
+    "ORDER BY piece, step, rank, sample_position, doc, token_start",
+    "SELECT step, piece, rank, name, value FROM signals ORDER BY piece, step, rank, name",
+)
+
+
+def digests(session: Session, ledger: Ledger, found: Found | None) -> dict[str, str]:
+    """Return SHA-256 digests of ledger, findings and decisions, times and paths left out.
+
+    Two drills with one seed and one corpus digest have the same.
+    """
+    tables = [ledger.sql(query).to_pydict() for query in LEDGER_QUERIES]
+    findings: dict[str, Any] = {"suspects": [], "hits": []}
+    if found is not None:
+        findings = {
+            "suspects": [suspect.to_json() for suspect in found.suspects],
+            "hits": [hit.to_json() for hit in found.hits],
+        }
+    decisions = [
+        {
+            "action": entry.decision.action,
+            "scope": entry.decision.scope.to_json(),
+            "reason": entry.decision.reason,
+            "evidence": dict(entry.decision.evidence),
+        }
+        for entry in DecisionLog(session.run.path).entries()
+    ]
+    named = {"ledger": tables, "findings": findings, "decisions": decisions}
+    return {name: sha256_hex(canonical_json(value)) for name, value in named.items()}
+
+
+def base(session: Session, corpus: Corpus, *, salted: bool) -> dict[str, Any]:
+    """Return the part of the result that every drill has."""
+    placement = corpus.placement
+    return {
+        "seed": session.seed,
+        "salted": salted,
+        "steps": session.steps,
+        "scale": asdict(session.scale),
+        "corpus": {
+            "digest": corpus.digest,
+            "documents": corpus.documents,
+            "bytes": corpus.bytes,
+            "shards": corpus.shards,
+            "blocks": len(placement.blocks),
+            "sources": list(session.manifest.source_names),
+        },
+        "manifest": session.manifest.fingerprint,
+        "plan": session.plan.plan_id,
+        "placement": {
+            "block": placement.bad_block,
+            "first_step": placement.first_step,
+            "last_step": placement.last_step,
+        }
+        if salted
+        else None,
+    }
+
+
+def paths(session: Session, extra: Mapping[str, Path]) -> dict[str, str]:
+    """Return where everything lies, by name."""
+    directory = session.directory
+    named = {
+        "corpus": directory.corpus,
+        "manifest": directory.manifest,
+        "run": directory.run,
+        "ledger": directory.run / "ledger.duckdb",
+        "checkpoints": directory.checkpoints,
+        **extra,
+    }
+    return {name: str(path) for name, path in named.items()}
+
+
+def next_commands(session: Session, *, incident: str | None, step: int) -> list[str]:
+    """Return what a curious person would type next."""
+    run, manifest = session.directory.run, session.directory.manifest
+    commands = [
+        f"shardward ledger step {step} --run {run}",
+        f"shardward ledger check --run {run}",
+        f"shardward corpus show --manifest {manifest}",
+    ]
+    if incident is None:
+        return [*commands, "shardward drill"]
+    return [
+        f"shardward incident show {incident} --run {run}",
+        *commands,
+        f"shardward quarantine list --run {run}",
+        f"shardward quarantine log --run {run}",
+    ]
