@@ -8,9 +8,20 @@ import click
 from rich.console import Console
 
 from ..loader.run import Run
+from ..quarantine.ledger import Ledger
 from ..quarantine.respond.filing import write_report
 from ..quarantine.respond.incident import Incident, IncidentStore
+from ..quarantine.respond.outlets import deliver as deliver_outbox
 from ..quarantine.respond.report import describe, outcome
+from ..quarantine.respond.situation import next_command, pace_of, situation
+from ..quarantine.respond.stability import COLUMNS, as_csv, as_markdown
+from ..quarantine.respond.stability import as_json as json_rows
+from ..quarantine.respond.stability import stability_log as log_of
+from .incident_acts import ACTS
+from .incident_end import END
+from .incident_exits import EXITS
+from .incident_look import LOOK
+from .incident_options import find
 from .output import emit, json_option, run_option, table
 
 
@@ -71,14 +82,14 @@ def show(*, incident_id: str, run: Path, as_json: bool) -> None:
     Examples:
       shardward incident show INC-0001 --run runs/7b
     """
-    found = IncidentStore(Run.open(run).path).get(incident_id)
+    opened, found = find(run, incident_id)
     row, events = _row(found), found.events()
 
     def render(out: Console) -> None:
         rows = [[e.time[:19], e.actor, describe(e)] for e in events]
         out.print(table(f"{found.id}: {row['state']}", ("time", "who", "what"), rows))
         if row["next"]:
-            out.print(f"next: shardward incident {row['next']} {found.id} --run {run}")
+            out.print(f"next: {next_command(found, opened)}")
 
     emit(as_json, {**row, "events": events}, render)
 
@@ -100,8 +111,8 @@ def report(*, incident_id: str, run: Path, out: Path | None, as_json: bool) -> N
       shardward incident report INC-0001 --run runs/7b
       shardward incident report INC-0001 --out report --json
     """
-    opened = Run.open(run)
-    filed = write_report(IncidentStore(opened.path).get(incident_id), opened, out=out)
+    opened, found = find(run, incident_id)
+    filed = write_report(found, opened, out=out)
 
     def render(console: Console) -> None:
         for path in filed.paths:
@@ -110,3 +121,80 @@ def report(*, incident_id: str, run: Path, out: Path | None, as_json: bool) -> N
             console.print(filed.missing)
 
     emit(as_json, {"report": filed.report, "paths": filed.paths}, render)
+
+
+@incident.command()
+@click.argument("incident_id", metavar="ID")
+@run_option
+@json_option
+def page(*, incident_id: str, run: Path, as_json: bool) -> None:
+    """Show the one screen for 3 a.m.: what happened, how sure, what it ate, what waiting costs.
+
+    \b
+    Examples:
+      shardward incident page INC-0001 --run runs/7b
+    """
+    opened, found = find(run, incident_id)
+    with Ledger.open(opened) as ledger:
+        shown = situation(found, opened, pace_of(ledger))
+
+    def render(out: Console) -> None:
+        names = ("happened", "sure", "ate", "waiting", "rewinding", "next")
+        rows = [[name, getattr(shown, name)] for name in names]
+        out.print(table(f"{shown.id}: {shown.state}", ("", ""), rows))
+
+    emit(as_json, shown.to_json(), render)
+
+
+@incident.command("stability-log")
+@run_option
+@click.option(
+    "--as", "form", type=click.Choice(["table", "markdown", "csv"]), default="table", help="Form."
+)
+@json_option
+def stability_log(*, run: Path, form: str, as_json: bool) -> None:
+    """Show every spike, skip, rewind and outcome of a run, ready to publish.
+
+    \b
+    Examples:
+      shardward incident stability-log --run runs/7b
+      shardward incident stability-log --as markdown
+    """
+    spikes = log_of(Run.open(run).path)
+
+    def render(out: Console) -> None:
+        if form == "table":
+            rows = [[getattr(spike, name) for name in COLUMNS] for spike in spikes]
+            out.print(table("Stability log", COLUMNS, rows))
+        else:
+            click.echo(as_markdown(spikes) if form == "markdown" else as_csv(spikes), nl=False)
+
+    emit(as_json, {"spikes": json_rows(spikes)}, render)
+
+
+@incident.command()
+@click.argument("incident_id", metavar="ID")
+@run_option
+@json_option
+@click.pass_context
+def deliver(ctx: click.Context, *, incident_id: str, run: Path, as_json: bool) -> None:
+    """Send again what receivers did not take; exit 1 while something is left.
+
+    \b
+    Examples:
+      shardward incident deliver INC-0001 --run runs/7b
+    """
+    _, found = find(run, incident_id)
+    sent = deliver_outbox(found)
+
+    def render(out: Console) -> None:
+        rows = [[each.outlet, each.state, each.reply] for each in sent]
+        out.print(table("Outbox", ("outlet", "state", "reply"), rows))
+
+    emit(as_json, {"sent": sent}, render)
+    if any(each.state != "delivered" for each in sent):
+        ctx.exit(1)
+
+
+for _command in (*LOOK, *ACTS, *END, *EXITS):
+    incident.add_command(_command)

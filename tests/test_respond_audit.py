@@ -53,7 +53,7 @@ class Desk:
         self.log.append(review(self.audit, doc, bad=bad, reason="read", actor="kim"))
 
     def excluded(self) -> list[int]:
-        return publish_revision(self.run.path, self.manifest).documents.tolist()
+        return [int(d) for d in publish_revision(self.run.path, self.manifest).documents]
 
 
 @pytest.fixture

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from ...loader.errors import UsageError
+from ...loader.errors import NotFound, UsageError
 from .corpus import (
     check_documents,
     content_scope,
@@ -106,15 +106,25 @@ def window_scope(ledger: StepSource, first: int, last: int) -> Scope:
     return Scope(kind="steps", value=f"{first}-{last}", documents=tuple(docs))
 
 
-def skip_scope(
-    positions: Sequence[int], *, plan_id: str, epoch: int, first: int, last: int
-) -> Scope:
-    """Return the scope that skips `positions` (sorted), named by the steps they came from."""
+def skip_scope(steps: Sequence[Mapping[str, Any]], *, plan_id: str, first: int, last: int) -> Scope:
+    """Return the scope that passes over the raw positions of `steps`, once.
+
+    `steps` are rows with step, epoch, first_position, end_position, as the ledger has them.
+
+    Raises:
+        NotFound: a step of `first`..`last` is not among them.
+    """
+    by_step = {row["step"]: row for row in steps}
+    missing = [step for step in range(first, last + 1) if step not in by_step]
+    if missing:
+        raise NotFound(f"step {missing[0]} is not recorded, so its positions cannot be skipped")
     ranges: list[PositionRange] = []
-    for position in positions:
-        follows = bool(ranges) and ranges[-1].end == position
-        start = ranges.pop().start if follows else position
-        ranges.append(PositionRange(plan_id=plan_id, epoch=epoch, start=start, end=position + 1))
+    for step in range(first, last + 1):
+        row = by_step[step]
+        epoch, start, end = row["epoch"], row["first_position"], row["end_position"]
+        if ranges and (ranges[-1].epoch, ranges[-1].end) == (epoch, start):
+            start = ranges.pop().start
+        ranges.append(PositionRange(plan_id=plan_id, epoch=epoch, start=start, end=end))
     return Scope(kind="steps", value=f"{first}-{last}", ranges=tuple(ranges))
 
 

@@ -1,0 +1,166 @@
+"""`shardward incident` continued: rewind, skip, resume."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..loader.errors import UsageError
+from ..quarantine.ledger import Ledger
+from ..quarantine.respond import response
+from ..quarantine.respond.decisions import DecisionLog
+from ..quarantine.respond.operations import (
+    append_once,
+    choose_rewind,
+    default_watch_plan,
+    window_skip,
+)
+from ..quarantine.respond.selection import parse_steps
+from .incident_options import act_options, find, log_option, read_watch_plan, said, signals
+from .output import acts, manifest_option
+from .respond_options import corpus_of
+
+
+@click.command()
+@act_options
+@click.option("--margin", default=0, show_default=True, help="Steps to stay clear of the onset.")
+@click.option("--checkpoint", type=int, help="Go back to the checkpoint of this step.")
+def rewind(
+    *,
+    incident_id: str,
+    run: Path,
+    margin: int,
+    checkpoint: int | None,
+    actor: str,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Move the run's head to the last healthy checkpoint before the onset. Stop the trainer first.
+
+    \b
+    Examples:
+      shardward incident rewind INC-0001 --dry-run
+      shardward incident rewind INC-0001 --margin 100 --yes
+    """
+    opened, incident = find(run, incident_id)
+    incident.check("rewind")
+    with Ledger.open(opened) as ledger:
+        plan = choose_rewind(incident, opened, ledger, margin=margin, checkpoint=checkpoint)
+    act = acts(yes=yes, dry_run=dry_run)
+    if act:
+        response.rewind(incident, opened, plan, actor=actor)
+    target = plan.checkpoint
+    what = f"rewind to step {target.step} ({target.path}), {plan.steps_lost} steps back"
+    why = "".join(f"\n  step {c.step}: {why}" for c, why in plan.passed_over)
+    facts = {"plan": plan.to_json()}
+    said(incident, opened, done=act, as_json=as_json, what=what + why, facts=facts)
+
+
+@click.command()
+@act_options
+@manifest_option
+@click.option("--window", metavar="FIRST-LAST", help="Also pass over all positions of these steps.")
+@click.option("--no-skip", metavar="REASON", help="Leave nothing out: the cause is not the data.")
+def skip(
+    *,
+    incident_id: str,
+    run: Path,
+    manifest: Path | None,
+    window: str | None,
+    no_skip: str | None,
+    actor: str,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Publish what was decided as the next revision, or say why nothing is left out.
+
+    \b
+    Examples:
+      shardward incident skip INC-0001 --yes
+      shardward incident skip INC-0001 --window 41230-41237 --yes
+      shardward incident skip INC-0001 --no-skip "the learning rate was wrong" --yes
+    """
+    opened, incident = find(run, incident_id)
+    incident.check("skip")
+    if window and no_skip:
+        raise UsageError("--window skips and --no-skip does not; give one of them")
+    corpus = corpus_of(opened, manifest)
+    if window:
+        first, last = parse_steps(window)
+        with Ledger.open(opened) as ledger:
+            decision = window_skip(incident, opened, ledger, first=first, last=last, actor=actor)
+    if not acts(yes=yes, dry_run=dry_run):
+        what = f"record that nothing is skipped: {no_skip}" if no_skip else "publish a revision"
+        what += f" that passes over {decision.scope.describe()}" if window else ""
+        said(incident, opened, done=False, as_json=as_json, what=what, facts={})
+        return
+    if window:
+        append_once(DecisionLog(opened.path, manifest=opened.fingerprint), decision)
+    revision = response.skip(incident, opened, corpus, actor=actor, no_skip=no_skip)
+    facts = {"revision": revision.number, "documents": int(revision.documents.size)}
+    what = f"revision {revision.number} leaves out {revision.documents.size} documents"
+    said(incident, opened, done=True, as_json=as_json, what=what, facts=facts)
+
+
+@click.command()
+@act_options
+@log_option
+@click.option("--lr-factor", default=1.0, show_default=True, help="Multiplies the learning rate.")
+@click.option("--clip-factor", default=1.0, show_default=True, help="Multiplies the clip norm.")
+@click.option(
+    "--mode", type=click.Choice(["compact", "hold"]), help="What becomes of excluded samples."
+)
+@click.option("--watch-length", default=500, show_default=True, help="Steps to watch.")
+@click.option(
+    "--watch-plan",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="An edited plan; --dry-run --json shows the one that would be used.",
+)
+def resume(
+    *,
+    incident_id: str,
+    run: Path,
+    log: Path | None,
+    lr_factor: float,
+    clip_factor: float,
+    mode: Any,
+    watch_length: int,
+    watch_plan: Path | None,
+    actor: str,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Make the orders final, with a watch plan: the trainer's next start obeys them.
+
+    \b
+    Examples:
+      shardward incident resume INC-0001 --dry-run --json
+      shardward incident resume INC-0001 --lr-factor 0.5 --watch-length 1000 --yes
+    """
+    opened, incident = find(run, incident_id)
+    incident.check("resume")
+    if watch_plan is not None:
+        plan = read_watch_plan(watch_plan)
+    else:
+        plan = default_watch_plan(incident, signals(opened, log), length=watch_length)
+    act = acts(yes=yes, dry_run=dry_run)
+    if act:
+        response.resume(
+            incident,
+            opened,
+            actor=actor,
+            watch=plan,
+            mode=mode,
+            learning_rate_factor=lr_factor,
+            clip_factor=clip_factor,
+        )
+    what = f"write the orders; {plan.describe()}"
+    said(incident, opened, done=act, as_json=as_json, what=what, facts={"watch": plan.to_json()})
+
+
+ACTS = (rewind, skip, resume)

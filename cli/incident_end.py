@@ -1,0 +1,97 @@
+"""`shardward incident` continued: watch and file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..quarantine.respond import response
+from ..quarantine.respond.filing import file as file_incident
+from ..quarantine.respond.outlets import OUTLETS, incident_message, post
+from ..quarantine.respond.selection import parse_steps
+from ..quarantine.respond.telemetry import by_step
+from ..quarantine.respond.watchplan import WatchPlan, evaluate_watch
+from .incident_options import act_options, find, log_option, said, signals
+from .output import acts
+
+
+@click.command()
+@act_options
+@log_option
+@click.option("--window", metavar="FIRST-LAST", help="Watch these steps, not those of the plan.")
+@click.pass_context
+def watch(
+    ctx: click.Context,
+    *,
+    incident_id: str,
+    run: Path,
+    log: Path | None,
+    window: str | None,
+    actor: str,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Judge the resumed run by its watch plan; a recurrence reopens the incident (exit 3).
+
+    \b
+    Examples:
+      shardward incident watch INC-0001 --yes
+      shardward incident watch INC-0001 --window 41100-41300 --yes
+    """
+    opened, incident = find(run, incident_id)
+    incident.check("watch")
+    plan = response.watch_plan(incident)
+    if window:
+        first, last = parse_steps(window)
+        plan = WatchPlan.from_json({**plan.to_json(), "first": first, "last": last})
+    series = by_step(signals(opened, log))
+    act = acts(yes=yes, dry_run=dry_run)
+    if act:
+        result = response.watch(incident, series, actor=actor, plan=plan)
+    else:
+        result = evaluate_watch(plan, series)
+    what = f"record the watch as {result.verdict}: {result.reason}"
+    said(incident, opened, done=act, as_json=as_json, what=what, facts=result.to_json())
+    if result.verdict == "recurrence":
+        ctx.exit(3)
+
+
+@click.command("file")
+@act_options
+@click.option("--to", "outlets", multiple=True, type=click.Choice(OUTLETS), help="Tell; repeat.")
+@click.option("--repository", metavar="OWNER/NAME", help="For --to github.")
+def file_(
+    *,
+    incident_id: str,
+    run: Path,
+    outlets: tuple[str, ...],
+    repository: str | None,
+    actor: str,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Write the postmortem and close the incident; tell others if asked to.
+
+    \b
+    Examples:
+      shardward incident file INC-0001 --yes
+      shardward incident file INC-0001 --to pagerduty --to slack --yes
+    """
+    opened, incident = find(run, incident_id)
+    incident.check("file")
+    if not acts(yes=yes, dry_run=dry_run):
+        said(incident, opened, done=False, as_json=as_json, what="file the incident", facts={})
+        return
+    filed = file_incident(incident, opened, actor=actor)
+    message = incident_message(incident, opened.run_id, filed.report)
+    sent = post(incident, message, outlets, repository=repository) if outlets else []
+    what = "filed as " + filed.report["outcome"] + "".join(f"\n  {path}" for path in filed.paths)
+    what += "".join(f"\n  {each.outlet}: {each.state}, {each.reply}" for each in sent)
+    facts = {"paths": filed.paths, "sent": sent, "missing": filed.missing}
+    said(incident, opened, done=True, as_json=as_json, what=what, facts=facts)
+
+
+END = (watch, file_)

@@ -1,0 +1,184 @@
+"""`shardward incident` continued: open, confirm, identify."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..loader.run import Run
+from ..quarantine.diagnose.confirm import Checklist
+from ..quarantine.diagnose.confirm import confirm as checklist_of
+from ..quarantine.diagnose.series import Series
+from ..quarantine.ledger import Ledger
+from ..quarantine.respond import response
+from ..quarantine.respond.command import run_command
+from ..quarantine.respond.evaluation import evaluation_specs, merge_evaluations
+from ..quarantine.respond.incident import Incident, IncidentStore
+from ..quarantine.respond.operations import newest_page
+from ..quarantine.respond.selection import parse_steps
+from ..quarantine.respond.telemetry import event_of, panels
+from ..quarantine.respond.window import identify as identify_window
+from .incident_options import act_options, find, log_option, said, signals
+from .output import acts, emit, json_option, manifest_option, mutation_options, run_option
+from .respond_options import actor_option, corpus_of
+
+PANEL_STEPS = 400
+
+
+@click.command("open")
+@run_option
+@log_option
+@click.option("--onset", type=int, help="First bad step; the monitor's newest page by default.")
+@click.option("--detected", type=int, help="Step at which it was noticed; the onset by default.")
+@click.option("--short-run", is_flag=True, help="Scale the monitor to a few hundred steps.")
+@click.option("--separate", is_flag=True, help="Open it although another one covers the spike.")
+@actor_option
+@mutation_options
+@json_option
+def open_(
+    *,
+    run: Path,
+    log: Path | None,
+    onset: int | None,
+    detected: int | None,
+    short_run: bool,
+    separate: bool,
+    actor: str,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Open an incident on the newest page of the monitor, or on the steps you name.
+
+    \b
+    Examples:
+      shardward incident open --run runs/7b --yes
+      shardward incident open --onset 41230 --detected 41237 --yes
+    """
+    opened = Run.open(run)
+    event = None if onset else newest_page(signals(opened, log), short_run=short_run)
+    kind = event.kind if event else "spike"
+    onset = event.onset if event else onset or 0
+    detected = event.detected if event else detected or onset
+    if not acts(yes=yes, dry_run=dry_run):
+        what = f"would open an incident: a {kind} from step {onset}, detected at step {detected}"
+        facts = {"done": False, "kind": kind, "onset": onset, "detected": detected}
+        emit(as_json, facts, lambda out: out.print(f"{what}; say --yes to do it"))
+        return
+    incident = IncidentStore(opened.path).open(
+        onset=onset,
+        detected=detected,
+        kind=kind,
+        event=event.to_json() if event else {},
+        actor=actor,
+        separate=separate,
+    )
+    facts = {"kind": kind, "onset": onset, "detected": detected}
+    said(incident, opened, done=True, as_json=as_json, what="opened", facts=facts)
+
+
+@click.command()
+@act_options
+@log_option
+@click.option("--eval", "command", help="Evaluate the scene and a healthy checkpoint: CMD {spec}.")
+@click.option("--accept", help="Go on although the checklist does not confirm it, and why.")
+def confirm(
+    *,
+    incident_id: str,
+    run: Path,
+    log: Path | None,
+    command: str | None,
+    accept: str | None,
+    actor: str,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Check which signals agree: loss, gradient norm, clip rate, source losses, evaluations.
+
+    "insufficient" is an answer; the incident then stays open until --accept says why.
+
+    \b
+    Examples:
+      shardward incident confirm INC-0001 --yes
+      shardward incident confirm INC-0001 --eval "eval.sh {spec} {metrics}" --yes
+      shardward incident confirm INC-0001 --accept "seen on three dashboards" --yes
+    """
+    opened, incident = find(run, incident_id)
+    incident.check("confirm")
+    series, event = signals(opened, log), event_of(incident)
+    evals = _evaluate(opened, incident, command) if command else {}
+    checklist = checklist_of(event, series, evals)
+    first = max(event.onset - PANEL_STEPS, 0)
+    act = acts(yes=yes, dry_run=dry_run)
+    if act:
+        response.confirm(
+            incident,
+            verdict=checklist.verdict,
+            checklist=checklist.to_json(),
+            panels={**panels(series, first=first, last=event.detected + PANEL_STEPS)},
+            actor=actor,
+            accept=accept,
+        )
+    what = f"record the checklist: {checklist.verdict}" + _items(checklist)
+    said(incident, opened, done=act, as_json=as_json, what=what, facts={**checklist.to_json()})
+
+
+def _items(checklist: Checklist) -> str:
+    words = {True: "agrees", False: "does not agree", None: "cannot say"}
+    return "".join(f"\n  {i.signal}: {words[i.agrees]}, {i.note}" for i in checklist.items)
+
+
+def _evaluate(run: Run, incident: Incident, command: str) -> dict[str, Series]:
+    specs = evaluation_specs(run, incident)
+    results = {
+        name: run_command(command, spec, incident.path / "work" / f"eval-{name}")
+        for name, spec in specs.items()
+    }
+    return merge_evaluations(results)
+
+
+@click.command()
+@act_options
+@manifest_option
+@click.option("--steps", metavar="FIRST-LAST", help="From the onset to the detection by default.")
+@click.option("--controls", default=4, show_default=True, help="Control windows before it.")
+def identify(
+    *,
+    incident_id: str,
+    run: Path,
+    manifest: Path | None,
+    steps: str | None,
+    controls: int,
+    actor: str,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Find what the steps ate, from the ledger, beside control windows from before.
+
+    \b
+    Examples:
+      shardward incident identify INC-0001 --yes
+      shardward incident identify INC-0001 --steps 41230-41240 --controls 8 --yes
+    """
+    opened, incident = find(run, incident_id)
+    incident.check("identify")
+    event = event_of(incident)
+    first, last = parse_steps(steps) if steps else (event.onset, max(event.detected, event.onset))
+    with Ledger.open(opened) as ledger:
+        window = identify_window(
+            ledger, corpus_of(opened, manifest), first=first, last=last, controls=controls
+        )
+    act = acts(yes=yes, dry_run=dry_run)
+    if act:
+        response.identify(incident, window, actor=actor)
+    odd = [f"\n  unusual {c.name}: {c.value:.3g}" for c in window.comparisons if c.unusual]
+    top = [f"\n  {name}: {share:.0%} of tokens" for name, share in list(window.shards.items())[:5]]
+    what = f"record {window.documents.num_rows} documents of steps {first} to {last}"
+    facts = {"window": window.to_json()}
+    said(incident, opened, done=act, as_json=as_json, what=what + "".join(top + odd), facts=facts)
+
+
+LOOK = (open_, confirm, identify)

@@ -1,0 +1,81 @@
+"""What the incident commands share: the incident, its telemetry, and saying what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+
+from ..loader.formats import parse_json
+from ..loader.run import Run
+from ..quarantine.diagnose.series import Series
+from ..quarantine.diagnose.signals import read_series
+from ..quarantine.ledger import Ledger
+from ..quarantine.respond.incident import Incident, IncidentStore
+from ..quarantine.respond.situation import next_command
+from ..quarantine.respond.telemetry import ledger_series
+from ..quarantine.respond.watchplan import WatchPlan
+from .output import emit, json_option, mutation_options, run_option
+from .respond_options import actor_option
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def act_options(command: Command) -> Command:
+    """Add the incident's id, `--run`, `--actor`, `--yes`, `--dry-run` and `--json`."""
+    for option in (
+        json_option,
+        mutation_options,
+        actor_option,
+        run_option,
+        click.argument("incident_id", metavar="ID"),
+    ):
+        command = option(command)
+    return command
+
+
+def log_option(command: Command) -> Command:
+    """Add `--log FILE` as the parameter `log`."""
+    return click.option(
+        "--log",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="Read the signals from this CSV or JSON lines file, not from the ledger.",
+    )(command)
+
+
+def find(run: Path, incident_id: str) -> tuple[Run, Incident]:
+    """Return the run and the incident."""
+    opened = Run.open(run)
+    return opened, IncidentStore(opened.path).get(incident_id)
+
+
+def signals(run: Run, log: Path | None, *, last: int | None = None) -> Mapping[str, Series]:
+    """Return the signals by name, from `log` or the ledger."""
+    if log is not None:
+        return read_series(log)
+    with Ledger.open(run) as ledger:
+        return ledger_series(ledger, last=last)
+
+
+def said(
+    incident: Incident, run: Run, *, done: bool, as_json: bool, what: str, facts: Mapping[str, Any]
+) -> None:
+    """Print what an act did or would do, and the next command."""
+    case = incident.case()
+    base = {"id": incident.id, "done": done, "state": case.state, "next": case.next_step}
+
+    def render(out: Console) -> None:
+        out.print(f"{incident.id}: {what}" if done else f"would {what}; say --yes to do it")
+        if done:
+            out.print(f"next: {next_command(incident, run)}")
+
+    emit(as_json, {**base, **facts}, render)
+
+
+def read_watch_plan(path: Path) -> WatchPlan:
+    """Return the plan in a JSON file, bare or under the key "watch"."""
+    value = parse_json(path.read_bytes(), where=str(path))
+    return WatchPlan.from_json(value.get("watch", value))

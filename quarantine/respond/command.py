@@ -1,0 +1,137 @@
+"""Driving a trainer: a Python protocol, and a command template for jobs that a scheduler starts.
+
+The command gets the paths of `spec.json` (what to run) and `metrics.jsonl` (where to write one
+JSON object a step). It may take as long as its time limit; what it wrote by then is read.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from ...loader.errors import ShardwardError, UsageError
+from ...loader.files import write_atomic
+from ...loader.formats import canonical_json
+from ..diagnose.series import Series
+from ..diagnose.signals import read_series
+
+KINDS = ("replay", "skip", "hold", "resume", "eval")
+SPEC, METRICS, OUTPUT = "spec.json", "metrics.jsonl", "output.log"
+MOST_TAIL = 2000
+
+
+class TrainerFailed(ShardwardError):
+    """The trainer's command ended badly; the message holds the end of its output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """What a trainer is asked to do.
+
+    `kind` is replay (the same batches), skip or hold (under `cursor`'s revision), resume, or eval
+    (no training: evaluate the checkpoint). Steps `first`..`last` are meant; `cursor` is what to
+    give the loader; trials must be opened with `reason="trial"`.
+    """
+
+    kind: str
+    run: str
+    checkpoint: str
+    cursor: Mapping[str, Any]
+    first: int
+    last: int
+    learning_rate_factor: float = 1.0
+    clip_factor: float = 1.0
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise UsageError(f"unknown kind {self.kind!r}; choose one of {', '.join(KINDS)}")
+        if not 0 <= self.first <= self.last:
+            raise UsageError(f"steps {self.first} to {self.last} are no range")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object of `spec.json`."""
+        return {
+            "format": "shardward.trial-spec",
+            "version": 1,
+            "kind": self.kind,
+            "run": self.run,
+            "checkpoint": self.checkpoint,
+            "cursor": dict(self.cursor),
+            "first": self.first,
+            "last": self.last,
+            "learning_rate_factor": self.learning_rate_factor,
+            "clip_factor": self.clip_factor,
+            "extra": dict(self.extra),
+        }
+
+
+class Trainer(Protocol):
+    """A trainer in the same process: yields one mapping of signals a step, `step` among them."""
+
+    def train(self, spec: Spec) -> Iterable[Mapping[str, float]]:
+        """Carry out `spec`."""
+
+
+def command_line(template: str, spec: Path, metrics: Path) -> list[str]:
+    """Return the words of a template such as "train.sh {spec} {metrics}".
+
+    No shell is involved: placeholders become whole or parts of words, nothing is expanded.
+
+    Raises:
+        UsageError: the template is empty or lacks {spec}.
+    """
+    try:
+        words = shlex.split(template)
+    except ValueError as error:
+        raise UsageError(f"the command {template!r} cannot be split ({error})") from error
+    if not words or not any("{spec}" in word for word in words):
+        raise UsageError(f"the command {template!r} must name {{spec}}, and may name {{metrics}}")
+    return [word.replace("{spec}", str(spec)).replace("{metrics}", str(metrics)) for word in words]
+
+
+def run_command(
+    template: str, spec: Spec, home: Path, *, timeout: float | None = None
+) -> dict[str, Series]:
+    """Write spec.json to `home`, run the command there and return the metrics it wrote.
+
+    Raises:
+        TrainerFailed: it could not be started, exited non-zero, ran past `timeout` seconds or
+            wrote no metrics.
+        FormatError: the metrics are malformed.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    home = home.resolve()
+    metrics = home / METRICS
+    metrics.unlink(missing_ok=True)
+    write_atomic(home / SPEC, canonical_json(spec.to_json()))
+    words = command_line(template, home / SPEC, metrics)
+    with (home / OUTPUT).open("wb") as output:
+        try:
+            done = subprocess.run(
+                words, cwd=home, stdout=output, stderr=subprocess.STDOUT, timeout=timeout,
+                check=False, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+        except OSError as error:
+            raise TrainerFailed(
+                f"{words[0]} could not be started ({error.strerror}); check the command"
+            ) from error
+        except subprocess.TimeoutExpired as error:
+            raise TrainerFailed(
+                f"{words[0]} ran past {timeout} s and was stopped; its output is {output.name}"
+            ) from error
+    if done.returncode:
+        raise TrainerFailed(
+            f"{words[0]} exited with {done.returncode}; the end of its output:\n{_tail(home)}"
+        )
+    if not metrics.exists():
+        raise TrainerFailed(f"{words[0]} wrote no {metrics}; one JSON object a step is expected")
+    return read_series(metrics)
+
+
+def _tail(home: Path) -> str:
+    return (home / OUTPUT).read_bytes()[-MOST_TAIL:].decode("utf-8", "replace")

@@ -1,0 +1,105 @@
+"""Sending JSON over HTTP with the standard library: time limits, retries, growing pauses."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from ...loader.errors import UsageError
+
+TIMEOUT = 10.0
+PAUSES = (0.5, 1.0, 2.0, 4.0)
+MOST_BYTES = 4 << 20
+_RETRYABLE = frozenset((408, 425, 429, 500, 502, 503, 504))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What came back; status 0 means that no answer came, `words` says why."""
+
+    status: int
+    body: bytes
+    words: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether the receiver took it."""
+        return 200 <= self.status < 300
+
+    @property
+    def retryable(self) -> bool:
+        """Whether trying again may help."""
+        return self.status == 0 or self.status in _RETRYABLE
+
+
+Transport = Callable[[str, str, bytes | None, Mapping[str, str]], Reply]
+
+
+def send_with_retries(
+    method: str,
+    url: str,
+    body: object,
+    headers: Mapping[str, str],
+    *,
+    transport: Transport | None = None,
+    pause: Callable[[float], None] | None = None,
+) -> Reply:
+    """Send `body` as JSON; retry what may pass, with pauses of 0.5, 1, 2 and 4 seconds or so.
+
+    Raises:
+        UsageError: the URL is not http or https.
+    """
+    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc:
+        raise UsageError("the receiver's address is no http or https URL; check the environment")
+    data = None if body is None else json.dumps(body).encode()
+    sender, wait = transport or send, pause or time.sleep
+    reply = sender(method, url, data, headers)
+    for seconds in PAUSES:
+        if not reply.retryable:
+            break
+        # A little disorder, so that many runs do not knock in step.
+        wait(seconds * random.uniform(0.8, 1.2))  # noqa: S311
+        reply = sender(method, url, data, headers)
+    return reply
+
+
+def send(method: str, url: str, data: bytes | None, headers: Mapping[str, str]) -> Reply:
+    """Send one request; every failure of the network is a reply with status 0.
+
+    Redirects are not followed: a secret must not travel to another host.
+    """
+    request = urllib.request.Request(  # noqa: S310 (the scheme was checked)
+        url,
+        data=data,
+        method=method,
+        headers={"Content-Type": "application/json", "User-Agent": "shardward", **headers},
+    )
+    try:
+        with _opener().open(request, timeout=TIMEOUT) as answer:
+            return _reply(answer.status, answer.read(MOST_BYTES))
+    except urllib.error.HTTPError as error:
+        with error:
+            return _reply(error.code, error.read(MOST_BYTES))
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", None) or error
+        return Reply(status=0, body=b"", words=f"no answer ({type(error).__name__}: {reason})")
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    return urllib.request.build_opener(_NoRedirect)
+
+
+def _reply(status: int, body: bytes) -> Reply:
+    return Reply(status=status, body=body, words=f"status {status}")

@@ -1,0 +1,78 @@
+"""Telemetry for confirming and watching: from the ledger, as series and as values by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..diagnose.events import KINDS, Event
+from ..diagnose.series import Series
+
+if TYPE_CHECKING:
+    from ..ledger.ledger import Ledger
+    from .incident import Incident
+
+
+def ledger_series(
+    ledger: Ledger, branch: int | None = None, *, last: int | None = None
+) -> dict[str, Series]:
+    """Return every signal of a history (the head's by default) as a series, up to step `last`."""
+    rows = ledger.telemetry(branch=branch)
+    steps, values = rows["step"].to_numpy(), rows["value"].to_numpy()
+    names = np.array(rows["name"].to_pylist(), dtype=object)
+    inside = np.ones(steps.size, bool) if last is None else steps <= last
+    return {
+        name: Series(
+            name=name,
+            steps=steps[chosen].astype(np.int64),
+            values=values[chosen].astype(np.float64),
+        )
+        for name in sorted(set(names[inside].tolist()))
+        if (chosen := inside & (names == name)).any()
+    }
+
+
+def by_step(series: Mapping[str, Series]) -> dict[str, dict[int, float]]:
+    """Return the values of each signal by step; of a step logged twice, the later value."""
+    return {
+        name: dict(zip(each.steps.tolist(), each.values.tolist(), strict=True))
+        for name, each in series.items()
+    }
+
+
+def panels(
+    series: Mapping[str, Series], *, first: int, last: int
+) -> dict[str, list[list[float | None]]]:
+    """Return the points of each signal in steps `first`..`last`, frozen as JSON."""
+    frozen: dict[str, list[list[float | None]]] = {}
+    for name, each in series.items():
+        pairs = zip(each.steps.tolist(), each.values.tolist(), strict=True)
+        points = [[s, v if np.isfinite(v) else None] for s, v in pairs if first <= s <= last]
+        if points:
+            frozen[name] = points
+    return frozen
+
+
+def event_of(incident: Incident) -> Event:
+    """Return the monitor's event that opened the incident, as far as it was stored."""
+    opened = incident.events()[0]
+    stored: dict[str, Any] = incident.evidence(opened, "event")
+    kind = opened.summary["kind"]
+    return Event(
+        number=1,
+        kind=kind if kind in KINDS else "spike",
+        onset=opened.summary["onset"],
+        detected=opened.summary["detected"],
+        end=stored.get("end", stored.get("recovered_step")),
+        peak=_number(stored.get("peak")),
+        peak_step=stored.get("peak_step") or opened.summary["detected"],
+        z=_number(stored.get("z", stored.get("score"))),
+        baseline=_number(stored.get("baseline")),
+        page=True,
+    )
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else float("nan")
