@@ -59,6 +59,7 @@ def _options() -> argparse.Namespace:
     add("--install-peers", action="store_true", help="create it first, from peers.txt")
     add("--batch", type=int, default=512, help="samples per step (default 512)")
     add("--seq-len", type=int, default=2048, help="tokens per sample (default 2048)")
+    add("--epochs", type=int, default=2, help="epochs of the throughput cases (default 2)")
     add("--blocks", type=int, default=250_000, help="blocks of the 1e9-document corpus")
     add("--timeout", type=float, default=300.0, help="seconds that one case may take")
     return parser.parse_args()
@@ -100,6 +101,7 @@ def _run(
         "batch": options.batch,
         "seq_len": options.seq_len,
         "blocks": options.blocks,
+        "epochs": options.epochs,
         **case.options,
     }
     print(f"{name['case']} …", file=sys.stderr, flush=True)

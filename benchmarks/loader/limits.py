@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
@@ -18,13 +19,21 @@ from .meter import Meter, peak_memory_mb
 COPY_BYTES = 256 << 20
 
 
-def decode(documents: Documents, **_options: Any) -> dict[str, Any]:
-    """Decode the token column of every row group once, in shuffled order, and drop it."""
-    meter, tokens = Meter(), 0
-    for column in _row_groups(documents):
-        tokens += len(column.flatten())
-    pool = pa.default_memory_pool().backend_name
-    return {**meter.rates(tokens), "peak_mb": peak_memory_mb(), "memory_pool": pool}
+def decode(documents: Documents, *, threads: int, epochs: int, **_options: Any) -> dict[str, Any]:
+    """Decode the token column of every row group, in shuffled order, and drop it."""
+    meter = Meter()
+    with ThreadPoolExecutor(threads) as pool:
+        parts = [
+            pool.submit(_decode_part, documents, part, threads, epochs) for part in range(threads)
+        ]
+        tokens = sum(part.result() for part in parts)
+    backend = pa.default_memory_pool().backend_name
+    return {**meter.rates(tokens), "peak_mb": peak_memory_mb(), "memory_pool": backend}
+
+
+def _decode_part(documents: Documents, part: int, parts: int, epochs: int) -> int:
+    columns = _row_groups(documents, epochs, part=part, parts=parts)
+    return sum(len(column.flatten()) for column in columns)
 
 
 def memcpy(documents: Documents, **_options: Any) -> dict[str, Any]:
@@ -39,7 +48,14 @@ def memcpy(documents: Documents, **_options: Any) -> dict[str, Any]:
 
 
 def careful_numpy(
-    documents: Documents, *, window: int, batch: int, seq_len: int, digest: bool, **_options: Any
+    documents: Documents,
+    *,
+    window: int,
+    batch: int,
+    seq_len: int,
+    digest: bool,
+    epochs: int,
+    **_options: Any,
 ) -> dict[str, Any]:
     """Shuffle, pack and batch windows of row groups with numpy over Arrow's buffers.
 
@@ -49,7 +65,7 @@ def careful_numpy(
     meter, tokens = Meter(), 0
     generator = np.random.default_rng(3)
     columns: list[pa.ListArray] = []
-    for column in _row_groups(documents):
+    for column in _row_groups(documents, epochs):
         columns.append(column)
         if len(columns) == window:
             tokens += _deliver(columns, generator, batch, seq_len, digest=digest)
@@ -87,13 +103,15 @@ def _deliver(
     return delivered
 
 
-def _row_groups(documents: Documents) -> Iterator[pa.ListArray]:
+def _row_groups(
+    documents: Documents, epochs: int, *, part: int = 0, parts: int = 1
+) -> Iterator[pa.ListArray]:
     groups = [
         (shard, n) for shard, rows in enumerate(documents.row_groups) for n in range(len(rows))
     ]
     np.random.default_rng(2).shuffle(groups)
     paths = documents.shards
     files = [pq.ParquetFile(pa.OSFile(path), pre_buffer=False, memory_map=False) for path in paths]
-    for shard, group in groups:
+    for shard, group in (groups * epochs)[part::parts]:
         table = files[shard].read_row_group(group, columns=["tokens"], use_threads=False)
         yield table["tokens"].combine_chunks()

@@ -34,13 +34,20 @@ def manifest_path(documents: Documents) -> Path:
 
 
 def throughput(
-    documents: Documents, *, window: int, threads: int, batch: int, seq_len: int, **_options: Any
+    documents: Documents,
+    *,
+    window: int,
+    threads: int,
+    batch: int,
+    seq_len: int,
+    epochs: int,
+    **_options: Any,
 ) -> dict[str, Any]:
-    """Deliver one epoch: shuffled, packed, checked against the manifest's digests, digested."""
+    """Deliver whole epochs: shuffled, packed, checked against the manifest's digests, digested."""
     meter, tokens = Meter(), 0
     manifest = Manifest.load(manifest_path(documents))
     plan = manifest.plan(seed=SEED, seq_len=seq_len, window_blocks=window)
-    with ShardLoader(manifest, plan, batch=batch, threads=threads) as loader:
+    with ShardLoader(manifest, plan, batch=batch, threads=threads, epochs=epochs) as loader:
         for made in loader:
             tokens += made.tokens.size
         dtype = str(made.tokens.dtype)
@@ -61,19 +68,20 @@ def timed_first_batch(
 ) -> dict[str, Any]:
     """Return the seconds for the plan and for the first batch, and the memory they took."""
     before = memory_mb()
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), time.process_time()
     manifest = Manifest.load(path)
     plan = manifest.plan(seed=SEED, seq_len=seq_len, window_blocks=window)
     cursor = cursor_at(manifest, plan, progress, batch)
     opened = time.perf_counter()
     with ShardLoader(manifest, plan, batch=batch, threads=2, cursor=cursor) as loader:
         made = next(loader)
-        done = time.perf_counter()
+        done, used = time.perf_counter(), time.process_time() - cpu
         peak = peak_memory_mb()
     return {
         "open_s": round(opened - began, 4),
         "first_batch_s": round(done - opened, 4),
         "total_s": round(done - began, 4),
+        "cpu_s": round(used, 4),
         "tokens": int(made.tokens.size),
         "step": made.step,
         "peak_mb": peak,
@@ -85,7 +93,7 @@ def cursor_at(manifest: Manifest, plan: Plan, progress: float, batch: int) -> Cu
     """Return a cursor at a share of the first epoch, at a whole number of batches."""
     assert plan.seq_len is not None
     samples = (manifest.header.tokens + manifest.header.documents) // plan.seq_len
-    step = int(samples * progress) // batch
+    step = min(int(samples * progress) // batch, samples // batch - 1)
     return Cursor(plan_id=plan.plan_id, position=step * batch, step=step)
 
 

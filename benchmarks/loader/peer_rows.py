@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from .documents import Documents
 
 
-def rows_of(documents: Documents) -> Iterator[NDArray[np.uint16]]:
-    """Yield the tokens of every document in file order."""
-    for path in documents.shards:
+def rows_of(documents: Documents, shard: int | None = None) -> Iterator[NDArray[np.uint16]]:
+    """Yield the tokens of every document in file order, of one shard or of all."""
+    paths = documents.shards if shard is None else [documents.shards[shard]]
+    for path in paths:
         for part in pq.ParquetFile(path).iter_batches(columns=["tokens"]):
             lists = part.column("tokens")
             values, bounds = lists.flatten().to_numpy(), lists.offsets.to_numpy()
