@@ -111,7 +111,7 @@ class _Teller(_Quiet):
 def _summary(target: Console, result: dict[str, Any]) -> None:
     target.print()
     target.print(table("summary", ("what", "result"), _facts(result)))
-    if result.get("score"):
+    if result["score"]:
         _scores(target, result["score"])
     target.print(table("what was made", ("what", "where"), list(result["paths"].items())))
     target.print("what to type next", style="bold")
@@ -129,7 +129,7 @@ def _facts(result: dict[str, Any]) -> list[tuple[str, object]]:
         facts += _incident_facts(incident)
     if not result["incidents"]:
         facts.append(("incidents", "none"))
-    if "rebuild" in result:
+    if result["rebuild"]:
         rebuilt = result["rebuild"]
         rows = f"{rebuilt['rows_in']} in = {rebuilt['rows_out']} out + {rebuilt['removed']} removed"
         facts.append(("rebuild", rows))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -38,7 +38,7 @@ def attach_causes(
     event: Event,
     window: Window,
     found: Found,
-    trial: Replay,
+    replay: Replay,
     recurred: bool,
 ) -> list[Cause]:
     """Rank the causes from all the evidence and store them with the trials."""
@@ -46,16 +46,16 @@ def attach_causes(
     causes = attribute(
         Evidence(
             event=event,
-            series=signals(ledger, branch=1),
+            series=signals(ledger, branch=_branch(window)),
             window=_shares(session, window, found),
             trials=(
-                Trial(kind="replay", recurred=trial.recurred, bitwise=trial.bitwise),
+                Trial(kind="replay", recurred=replay.recurred, bitwise=replay.bitwise),
                 skipped,
             ),
         )
     )
     incident.attach("causes", {"causes": [cause.to_json() for cause in causes]}, actor=ACTOR)
-    trials = [trial.to_json(), {"kind": "skip", "recurred": recurred}]
+    trials = [replay.to_json(), {"kind": "skip", "recurred": recurred}]
     incident.attach("trials", {"trials": trials}, actor=ACTOR)
     session.narrator.table(
         "what caused it?",
@@ -82,13 +82,17 @@ def _shares(session: Session, window: Window, found: Found) -> Shares:
     )
 
 
+def _branch(window: Window) -> int:
+    return int(window.segments["piece"][0].as_py())
+
+
 def attach_curves(
-    session: Session, ledger: Ledger, incident: Incident, pieces: Sequence[tuple[str, int]]
+    session: Session, ledger: Ledger, incident: Incident, pieces: Mapping[str, int]
 ) -> None:
-    """Store loss and gradient norm of every branch; each is shown from its own first step on."""
+    """Store loss and gradient norm of branch pieces by name, each from its own first step on."""
     spans = {piece.piece: piece.fork_step + 1 for piece in session.run.pieces()}
     branches = {}
-    for name, piece in pieces:
+    for name, piece in pieces.items():
         series = signals(ledger, *CURVES, branch=piece)
         branches[name] = {n: by_step(each, spans[piece]) for n, each in series.items()}
     incident.attach("curves", curves_json(branches), actor=ACTOR)

@@ -15,7 +15,8 @@ from ..respond.status import Decision
 from ..respond.suspects import suspects_json
 from ..respond.window import Window
 from ..search.findings import Suspect
-from ..search.similar import Hit, search
+from ..search.hits import Hit
+from ..search.similar import search
 from ..search.triage import triage
 from .session import ACTOR, Session
 

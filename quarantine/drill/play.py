@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,39 +12,17 @@ from ...loader.stream import ShardLoader
 from ..diagnose.events import Event
 from ..diagnose.monitor import Monitor
 from ..ledger import Ledger
-from ..respond import response
-from . import closing, finding, investigate, prepare, recovery, result, rewinding
-from .directory import Directory, claim
+from . import prepare, result
+from .clock import Clock
+from .directory import claim
 from .heldout import heldout_tokens
 from .narrator import Narrator
+from .responding import respond
 from .scale import Scale
 from .score import score
 from .session import Session
 from .trainer import reproducible
 from .training import Stretch, train
-
-TITLES = (
-    "corpus", "index", "train", "confirm", "identify", "rewind", "replay",
-    "find", "quarantine", "resume", "watch", "file", "rebuild",
-)  # fmt: skip
-
-
-@dataclass(slots=True, kw_only=True)
-class _Clock:
-    """Announces phases and keeps the seconds that each took."""
-
-    directory: Directory
-    narrator: Narrator
-    facts: dict[str, Any]
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def phase(self, title: str) -> Iterator[None]:
-        self.directory.note(title, self.facts)
-        self.narrator.phase(TITLES.index(title) + 1, title)
-        began = time.monotonic()
-        yield
-        self.seconds[title] = round(time.monotonic() - began, 2)
 
 
 def play(
@@ -77,28 +52,33 @@ def play(
     """
     scale = scale or Scale()
     directory = claim(out)
-    clock = _Clock(directory=directory, narrator=narrator, facts={"seed": seed, "salted": salted})
+    facts = {"seed": seed, "salted": salted}
+    clock = Clock(directory=directory, narrator=narrator, facts=facts)
     with reproducible(scale.threads):
         session, made = _prepare(clock, scale, seed=seed, corpus=corpus, salted=salted)
         with clock.phase("train"):
             stretch = _train(session, made)
-        facts = result.base(session, made, salted=salted)
-        if stretch.page is not None:
-            facts |= _respond(session, clock, stretch.page, stretch.last_step, salted=salted)
-        elif salted:
-            raise IncidentError(
-                f"the monitor saw nothing in {stretch.last_step} steps, although a block of junk "
-                f"was due at step {made.placement.first_step}; this corpus is as hard to learn as "
-                "the junk, so try another one"
-            )
-        else:
-            facts |= _clean(session, stretch)
-    directory.note("done", clock.facts)
-    return {**facts, "seconds": clock.seconds}
+        if salted and stretch.page is None:
+            raise _no_page(stretch, made)
+        ending = (
+            _clean(session, stretch)
+            if stretch.page is None
+            else _respond(session, clock, stretch.page, stretch.last_step, salted=salted)
+        )
+    clock.done()
+    return {**result.base(session, made, salted=salted), **ending, "seconds": clock.seconds}
+
+
+def _no_page(stretch: Stretch, made: prepare.Corpus) -> IncidentError:
+    return IncidentError(
+        f"the monitor saw nothing in {stretch.last_step} steps, although a block of junk was due "
+        f"at step {made.placement.first_step}; this corpus is as hard to learn as the junk, so "
+        "try another one"
+    )
 
 
 def _prepare(
-    clock: _Clock, scale: Scale, *, seed: int, corpus: str | None, salted: bool
+    clock: Clock, scale: Scale, *, seed: int, corpus: str | None, salted: bool
 ) -> tuple[Session, prepare.Corpus]:
     directory, narrator = clock.directory, clock.narrator
     with clock.phase("corpus"):
@@ -168,127 +148,23 @@ def _train(session: Session, made: prepare.Corpus) -> Stretch:
 
 def _clean(session: Session, stretch: Stretch) -> dict[str, Any]:
     with Ledger.open(session.run) as ledger:
-        problems = ledger.check()
+        problems = len(ledger.check())
         digests = result.digests(session, ledger, None)
-    session.narrator.say(f"{stretch.last_step} steps, no page, {len(problems)} problems on record")
-    return {
-        "incidents": [],
-        "problems": len(problems),
-        "digests": digests,
-        "passed": not problems,
-        "paths": result.paths(session, {}),
-        "next": result.next_commands(session, incident=None, step=stretch.last_step),
-    }
+    session.narrator.say(f"{stretch.last_step} steps, no page, {problems} problems on record")
+    facts = result.clean(session, last_step=stretch.last_step, problems=problems)
+    return {**facts, "digests": digests}
 
 
 def _respond(
-    session: Session, clock: _Clock, event: Event, last_step: int, *, salted: bool
+    session: Session, clock: Clock, event: Event, last_step: int, *, salted: bool
 ) -> dict[str, Any]:
-    """Phases 4 to 13: from the page to the rebuilt corpus."""
-    incident = investigate.open_incident(session, event)
-    session.narrator.say(
-        f"{incident.id}: a {event.kind} from step {event.onset}, paged at step {event.detected}, "
-        f"loss {event.peak:.2f} over a trend of {event.baseline:.2f}"
-    )
+    response = respond(session, clock, event, last_step)
+    found = response.removed.found
     with Ledger.open(session.run) as ledger:
-        with clock.phase("confirm"):
-            checklist = investigate.confirm_event(session, ledger, incident, event)
-        with clock.phase("identify"):
-            last = investigate.window_last(event, last_step)
-            window = investigate.identify_window(session, ledger, incident, event, last)
-    with clock.phase("rewind"):
-        plan = rewinding.rewind(session, incident, event, last_step)
-        refusal = rewinding.refused_latest(session)
-    with clock.phase("replay"):
-        trial = rewinding.replay(session, plan, last_step)
-        with Ledger.open(session.run) as ledger:
-            replayed = rewinding.judge_replay(session, ledger, trial, plan)
-    with Ledger.open(session.run) as ledger:
-        with clock.phase("find"):
-            found = finding.find(session, ledger, window)
-            finding.attach_suspects(session, incident, found)
-        with clock.phase("quarantine"):
-            finding.quarantine(session, incident, found)
-            shards = finding.audit_shards(session, incident, found)
-            revision = response.skip(incident, session.run, session.manifest, actor="drill")
-            session.narrator.say(
-                f"revision {revision.number} leaves out {revision.documents.size} documents"
-            )
-        orders = recovery.order_resume(session, ledger, incident, event, plan)
-    with clock.phase("resume"):
-        piece, stretch = recovery.resume(session)
-        with Ledger.open(session.run) as ledger:
-            proof = recovery.prove_resume(
-                session, ledger, incident, revision, piece=piece, plan=plan
-            )
-    with Ledger.open(session.run) as ledger:
-        with clock.phase("watch"):
-            watched = recovery.watch(session, ledger, incident, piece)
-        with clock.phase("file"):
-            causes = closing.attach_causes(
-                session,
-                ledger,
-                incident,
-                event=event,
-                window=window,
-                found=found,
-                trial=replayed,
-                recurred=watched.verdict == "recurrence",
-            )
-            branches = [("original", plan.checkpoint.piece), ("replay", trial), ("resumed", piece)]
-            closing.attach_curves(session, ledger, incident, branches)
-            filed = closing.file_incident(session, incident)
-        with clock.phase("rebuild"):
-            report, child = closing.rebuild_corpus(session, incident, revision)
-        problems = ledger.check()
+        problems = len(ledger.check())
         digests = result.digests(session, ledger, found)
-    scored = score(session.manifest, found, session.directory.truth)
-    files = {path.name.replace(".", "_"): path for path in filed.paths}
+    scored = score(session.manifest, found, session.directory.truth) if salted else None
     return {
-        "incidents": [
-            {
-                "id": incident.id,
-                "state": incident.case().state,
-                "outcome": filed.report["outcome"],
-                "event": event.to_json(),
-                "checklist": checklist.to_json(),
-                "window": {
-                    "first": window.first,
-                    "last": window.last,
-                    "documents": window.documents.num_rows,
-                    "shards": sorted(window.shards),
-                },
-                "rewind": {"step": plan.checkpoint.step, "steps_lost": plan.steps_lost},
-                "refusal": refusal,
-                "replay": replayed.to_json(),
-                "found": {
-                    "suspects": len(found.suspects),
-                    "culprits": len(found.culprits),
-                    "relatives": len(found.documents) - len(found.culprits),
-                },
-                "shards": shards,
-                "revision": {
-                    "number": revision.number,
-                    "digest": revision.digest,
-                    "documents": int(revision.documents.size),
-                },
-                "orders": orders.id,
-                "proof": proof.to_json(),
-                "watch": watched.to_json(),
-                "resumed_pages": 0 if stretch.page is None else 1,
-                "causes": [{"name": cause.name, "score": cause.score} for cause in causes],
-            }
-        ],
-        "rebuild": {
-            "rows_in": report.rows_in,
-            "rows_out": report.rows_out,
-            "removed": report.removed,
-            **child,
-        },
-        "score": scored.to_json() if salted else None,
-        "problems": len(problems),
+        **result.solved(session, response, score=scored, problems=problems),
         "digests": digests,
-        "passed": salted and scored.passed and not problems and watched.verdict == "clear",
-        "paths": result.paths(session, {**files, "rebuilt": session.directory.rebuilt}),
-        "next": result.next_commands(session, incident=incident.id, step=event.onset),
     }

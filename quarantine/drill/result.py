@@ -12,6 +12,8 @@ from ..ledger import Ledger
 from ..respond.decisions import DecisionLog
 from .finding import Found
 from .prepare import Corpus
+from .responding import Response
+from .score import Score
 from .session import Session
 
 LEDGER_QUERIES = (
@@ -104,3 +106,84 @@ def next_commands(session: Session, *, incident: str | None, step: int) -> list[
         f"shardward quarantine list --run {run}",
         f"shardward quarantine log --run {run}",
     ]
+
+
+def incident_facts(response: Response) -> dict[str, Any]:
+    """Return one response as an entry of `incidents`."""
+    looked, rewound, removed = response.looked, response.rewound, response.removed
+    resumed, closed, found = response.resumed, response.closed, removed.found
+    return {
+        "id": looked.incident.id,
+        "state": looked.incident.case().state,
+        "outcome": closed.filed.report["outcome"],
+        "event": looked.event.to_json(),
+        "checklist": looked.checklist.to_json(),
+        "window": {
+            "first": looked.window.first,
+            "last": looked.window.last,
+            "documents": looked.window.documents.num_rows,
+            "shards": sorted(looked.window.shards),
+        },
+        "rewind": {
+            "step": rewound.plan.checkpoint.step,
+            "steps_lost": rewound.plan.steps_lost,
+        },
+        "refusal": rewound.refusal,
+        "replay": rewound.replay.to_json(),
+        "found": {
+            "suspects": len(found.suspects),
+            "culprits": len(found.culprits),
+            "relatives": len(found.documents) - len(found.culprits),
+        },
+        "shards": removed.shards,
+        "revision": {
+            "number": removed.revision.number,
+            "digest": removed.revision.digest,
+            "documents": int(removed.revision.documents.size),
+        },
+        "orders": removed.orders.id,
+        "proof": resumed.proof.to_json(),
+        "watch": resumed.watch.to_json(),
+        "resumed_page": resumed.stretch.page and resumed.stretch.page.to_json(),
+        "causes": [{"name": cause.name, "score": cause.score} for cause in closed.causes],
+    }
+
+
+def solved(
+    session: Session, response: Response, *, score: Score | None, problems: int
+) -> dict[str, Any]:
+    """Return the part of the result that a drill with an incident has."""
+    closed, resumed = response.closed, response.resumed
+    files = {path.name.replace(".", "_"): path for path in closed.filed.paths}
+    healthy = not problems and resumed.watch.verdict == "clear" and resumed.stretch.page is None
+    return {
+        "incidents": [incident_facts(response)],
+        "rebuild": {
+            "rows_in": closed.rebuild.rows_in,
+            "rows_out": closed.rebuild.rows_out,
+            "removed": closed.rebuild.removed,
+            **closed.child,
+        },
+        "score": None if score is None else score.to_json(),
+        "problems": problems,
+        "passed": healthy and score is not None and score.passed,
+        "paths": paths(session, {**files, "rebuilt": session.directory.rebuilt}),
+        "next": next_commands(
+            session,
+            incident=response.looked.incident.id,
+            step=response.looked.event.onset,
+        ),
+    }
+
+
+def clean(session: Session, *, last_step: int, problems: int) -> dict[str, Any]:
+    """Return the part of the result that a drill without an incident has."""
+    return {
+        "incidents": [],
+        "rebuild": None,
+        "score": None,
+        "problems": problems,
+        "passed": not problems,
+        "paths": paths(session, {}),
+        "next": next_commands(session, incident=None, step=last_step),
+    }
