@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from .arrays import BoolArray, Int64Array
@@ -78,7 +79,8 @@ class ViewLayout:
         """Return rows low..high-1 as [high - low, length]; a fresh, writable array."""
         assert length == self._length
         first, last = int(self._first_view[low]), int(self._first_view[high])
-        data = self._array.slice(first, last - first).cast(pa.large_binary()).buffers()[2]
+        view = self._array.slice(first, last - first)
+        data = pc.cast(view, pa.large_binary()).buffers()[2]
         return np.frombuffer(data, self._dtype, (high - low) * length).reshape(-1, length)
 
     def mask(self, low: int, high: int, length: int) -> BoolArray:

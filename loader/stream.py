@@ -88,7 +88,7 @@ class ShardLoader:
         mode: Mode | None = None,
         epochs: int | None = 1,
         end: EpochEnd = "drop",
-        prefetch_bytes: int = 256 << 20,
+        prefetch_bytes: int = 64 << 20,
         threads: int = 1,
         window_bytes: int = 4 << 30,
         reason: Literal["start", "restart", "rewind", "trial"] | None = None,
@@ -124,6 +124,8 @@ class ShardLoader:
         for size in self._source.schedule.sizes():
             self.topology.check(size, micros)
         check_window_bytes(self._source.layout, manifest, window_bytes)
+        self._plan_id = plan.plan_id
+        self._revision_digest = chosen.digest if chosen.number else None
         self._prefetch_bytes = prefetch_bytes
         self._stall_seconds = stall_seconds
         self._writer: JournalWriter | None = None
@@ -341,14 +343,13 @@ class ShardLoader:
         )
 
     def _cursor(self, place: Place) -> Cursor:
-        revision = self._source.revision
         return Cursor(
-            plan_id=self.plan.plan_id,
+            plan_id=self._plan_id,
             epoch=place.epoch,
             position=place.position,
             step=place.step,
-            revision=revision.number,
-            revision_digest=revision.digest if revision.number else None,
+            revision=self._source.revision.number,
+            revision_digest=self._revision_digest,
             mode=self._source.mode,
             piece=self.piece,
         )
