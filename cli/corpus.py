@@ -1,7 +1,8 @@
-"""`shardward corpus`: index, show and verify corpora."""
+"""`shardward corpus`: index, show and verify corpora, and judge how a plan mixes them."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,19 @@ from ..loader.errors import IntegrityError, UsageError
 from ..loader.index import build_manifest
 from ..loader.manifest import Manifest
 from ..loader.manifest_verify import verify as find_problems
+from ..loader.mix import measure_mix
 from ..loader.sources.opening import find_shards
 from .output import clean, emit, json_option, manifest_option, progress, table
 
 
 @click.group()
 def corpus() -> None:
-    """Index, show and verify corpora.
+    """Index, show and verify corpora, and judge how a plan mixes them.
 
     \b
     Examples:
       shardward corpus index 'data/*.parquet' --out manifest --source-column source
+      shardward corpus mix --manifest manifest --batch 512 --seq-len 2048
       shardward corpus show --manifest manifest
       shardward corpus verify --manifest manifest
     """
@@ -125,6 +128,53 @@ def verify(manifest: Path | None, root: str | None, as_json: bool) -> None:
     )
     if problems:
         raise IntegrityError(f"{len(problems)} differences from the manifest; see the list above")
+
+
+@corpus.command()
+@manifest_option
+@click.option("--batch", type=click.IntRange(1), required=True, help="Samples per step.")
+@click.option(
+    "--seq-len", type=click.IntRange(1), help="Pack to this length; else whole documents."
+)
+@click.option("--window-blocks", type=click.IntRange(1), help="Blocks shuffled together.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the order.")
+@click.option("--ranks", type=click.IntRange(1), default=1, show_default=True, help="Readers.")
+@json_option
+def mix(
+    *,
+    manifest: Path | None,
+    batch: int,
+    seq_len: int | None,
+    window_blocks: int | None,
+    seed: int,
+    ranks: int,
+    as_json: bool,
+) -> None:
+    """Tell how far a plan's batches are from the corpus's mix of sources, before training.
+
+    \b
+    Examples:
+      shardward corpus mix --manifest manifest --batch 512 --seq-len 2048
+      shardward corpus mix --manifest manifest --batch 512 --window-blocks 64 --json
+    """
+    loaded = _load(manifest)
+    plan = loaded.plan(seed=seed, seq_len=seq_len, window_blocks=window_blocks)
+    found = measure_mix(loaded, plan, batch=batch, ranks=ranks)
+    rows = [
+        ("window_blocks", str(found.window_blocks)),
+        ("largest window", f"{found.window_tokens} tokens"),
+        ("mix ratio", f"{found.ratio:.2f} (1 is independent draws)"),
+        ("worst step", f"{found.worst_distance:.3f} from the corpus's mix"),
+        ("looked at", f"{found.steps} steps in {found.windows} windows"),
+        ("read amplification", f"{found.read_amplification:.2f}"),
+    ]
+
+    def render(console: Console) -> None:
+        console.print(table(f"mix of {loaded.path}", ["measure", "value"], rows))
+        if found.warning:
+            console.print(f"warning: {found.warning}", style="yellow", soft_wrap=True)
+
+    emit(as_json, {**asdict(found), "warning": found.warning}, render)
 
 
 def _load(manifest: Path | None, root: str | None = None) -> Manifest:
