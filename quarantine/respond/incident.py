@@ -21,6 +21,7 @@ from .decisions import DecisionLog
 from .machine import Case, check, fold
 
 DIRECTORY = "incidents"
+MOST_LINKS = 5
 _NAME = re.compile(r"INC-\d{4,}\Z")
 _STEM = re.compile(r"[a-z][a-z0-9-]*\Z")
 
@@ -236,7 +237,12 @@ class IncidentStore:
             incident.record(
                 "open",
                 actor=actor,
-                summary={"kind": kind, "onset": onset, "detected": detected},
+                summary={
+                    "kind": kind,
+                    "onset": onset,
+                    "detected": detected,
+                    "earlier": [i.id for i in self.all() if i.id != incident.id][-MOST_LINKS:],
+                },
                 evidence={"event": dict(event or {}), "context": dict(context or {})},
                 now=now,
             )
@@ -249,6 +255,7 @@ class IncidentStore:
     def _refuse_twin(self, onset: int, detected: int, near: int) -> None:
         for incident in self.all():
             opened = incident.events()[0].summary
+            self._refuse_watched(incident, onset)
             apart = max(opened["onset"] - detected, onset - opened["detected"])
             if apart <= near and not incident.case().closed:
                 raise IncidentError(
@@ -256,6 +263,18 @@ class IncidentStore:
                     f"{opened['detected']}, and steps {onset} to {detected} lie within {near} of "
                     "it; go on with that one, or open a separate incident explicitly"
                 )
+
+    def _refuse_watched(self, incident: Incident, onset: int) -> None:
+        """A spike inside a watch is a recurrence of the incident that is watched."""
+        if incident.case().state != "resumed":
+            return
+        plan = incident.evidence(incident.require("resume"), "orders")["watch"]
+        if plan and plan["first"] <= onset <= plan["last"]:
+            raise IncidentError(
+                f"step {onset} lies in the watch of {incident.id} (steps {plan['first']} to "
+                f"{plan['last']}), so this is a recurrence: run incident watch {incident.id}, "
+                "which reopens it, or open a separate incident explicitly"
+            )
 
 
 def _number(name: str) -> int:

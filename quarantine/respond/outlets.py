@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from ...loader.errors import ShardwardError, UsageError
 from ...loader.files import exclusive_lock, publish_new, write_atomic
-from ...loader.formats import canonical_json, parse_json, sha256_hex
+from ...loader.formats import canonical_json, check_format, parse_json, sha256_hex
 from .safe_text import markdown_text, visible
 from .sending import Reply, Transport, send_with_retries
 
 if TYPE_CHECKING:
     from .incident import Incident
 
+FORMAT = "shardward.message"
 OUTBOX = "outbox"
 GITHUB = "https://api.github.com"
 PAGERDUTY = "https://events.pagerduty.com/v2/enqueue"
@@ -143,6 +144,8 @@ def secret_of(outlet: str, environment: Mapping[str, str]) -> str:
 
 def _keep(incident: Incident, outlet: str, message: Message, repository: str | None) -> None:
     value = {
+        "format": FORMAT,
+        "version": 1,
         "outlet": outlet,
         "repository": repository,
         "key": message.key,
@@ -163,6 +166,7 @@ def _deliver_one(
 ) -> Delivery:
     receipt = path.with_name(path.name.replace(".message.", ".receipt."))
     value = parse_json(path.read_bytes(), where=str(path))
+    check_format(value, name=FORMAT, version=1, where=str(path))
     outlet = value["outlet"]
     if receipt.exists():
         said = parse_json(receipt.read_bytes(), where=str(receipt))
