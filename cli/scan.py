@@ -9,11 +9,16 @@ from rich.console import Console
 
 from ..loader.errors import UsageError
 from ..loader.manifest import Manifest
+from ..quarantine.ledger import Ledger
 from ..quarantine.search.corpus_scan import scan_corpus, scan_documents
 from ..quarantine.search.findings import Finding, Suspect
+from ..quarantine.search.incident_window import document_losses, incident_window
+from ..quarantine.search.index_job import build_signatures
 from ..quarantine.search.triage import triage
 from .documents import DocumentList, load_manifest
-from .output import emit, json_option, manifest_option, progress, table
+from .incident_options import find
+from .output import emit, json_option, manifest_option, progress, run_option, table
+from .respond_options import corpus_of
 
 
 @click.command()
@@ -21,6 +26,9 @@ from .output import emit, json_option, manifest_option, progress, table
 @click.option("--docs", type=DocumentList(), default=None, help="Only these documents.")
 @click.option("--window", type=DocumentList(), default=None, help="Rank these as suspects.")
 @click.option("--controls", type=DocumentList(), default=None, help="Set against the window.")
+@click.option("--incident", metavar="ID", default=None, help="Rank the window of this incident.")
+@run_option
+@click.option("--signatures", is_flag=True, help="Only write the index sidecars of the corpus.")
 @click.option("--workers", type=click.IntRange(0, 256), default=0, help="Processes; 0: this one.")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Rows shown.")
 @json_option
@@ -30,66 +38,100 @@ def scan(
     docs: list[int] | None,
     window: list[int] | None,
     controls: list[int] | None,
+    incident: str | None,
+    run: Path,
+    signatures: bool,
     workers: int,
     limit: int,
     as_json: bool,
 ) -> None:
     """Rank junk and duplicates in a corpus.
 
-    Binary data, repetition, encoded text, numbers and mojibake are found, with reasons.
-
-    Without options the whole corpus is scanned. With --window the documents are ranked against
-    --controls: a detector that fires as often in the controls explains nothing.
+    Without options the whole corpus is scanned: binary data, repetition, encoded text, numbers,
+    markup and mojibake are found, with reasons. With --window or --incident the documents are
+    ranked against their controls: a detector that fires as often there explains nothing.
+    --signatures makes the index that `similar` reads; it goes on where it was stopped.
 
     \b
     Examples:
       shardward scan --manifest manifest
       shardward scan --manifest manifest --docs 7,12-15 --json
       shardward scan --manifest manifest --window 120-180 --controls 0-119
+      shardward scan --incident INC-0001 --run runs/7b
+      shardward scan --signatures --manifest manifest --workers 8
     """
-    if controls is not None and window is None:
-        raise UsageError("--controls needs the --window that they are controls for")
-    loaded = load_manifest(manifest)
-    if window is not None:
-        suspects = triage(loaded, window, controls or [])
-        emit(
-            as_json,
-            {"suspects": [suspect.to_json() for suspect in suspects]},
-            lambda console: _show_suspects(console, suspects, limit),
+    asked = [docs is not None, window is not None, incident is not None, signatures]
+    if sum(asked) > 1 or (controls is not None and window is None):
+        raise UsageError(
+            "give one of --docs, --window, --incident and --signatures; "
+            "--controls needs the --window that they are controls for"
         )
-        return
-    findings = _findings(loaded, docs, workers)
+    if incident is not None:
+        _emit_suspects(_incident(run, incident, manifest), limit, as_json)
+    elif window is not None:
+        _emit_suspects(triage(load_manifest(manifest), window, controls or []), limit, as_json)
+    elif signatures:
+        _index(load_manifest(manifest), workers, as_json)
+    else:
+        _scan(load_manifest(manifest), docs, workers, limit, as_json)
+
+
+def _incident(run: Path, incident_id: str, manifest: Path | None) -> list[Suspect]:
+    opened, incident = find(run, incident_id)
+    window = incident_window(incident)
+    with Ledger.open(opened) as ledger:
+        losses = document_losses(ledger, window.first, window.last)
+    return triage(corpus_of(opened, manifest), window.docs, window.controls, losses=losses)
+
+
+def _emit_suspects(suspects: list[Suspect], limit: int, as_json: bool) -> None:
+    def render(console: Console) -> None:
+        rows = [(s.doc, s.score, s.source, s.loss, "; ".join(s.reasons)) for s in suspects[:limit]]
+        names = ["doc", "score", "source", "loss", "reasons"]
+        console.print(table("suspects", names, rows))
+        _say_more(console, len(suspects), limit)
+
+    emit(as_json, {"suspects": [suspect.to_json() for suspect in suspects]}, render)
+
+
+def _index(manifest: Manifest, workers: int, as_json: bool) -> None:
+    with progress("signing", manifest.documents_count) as advance:
+        report = build_signatures(manifest, workers=workers, advance=advance)
     emit(
         as_json,
-        {
-            "documents": len(docs) if docs is not None else loaded.documents_count,
-            "flagged": len({finding.doc for finding in findings if finding.verdict}),
-            "findings": [finding.to_json() for finding in findings],
-        },
-        lambda console: _show_findings(console, findings, limit),
+        {"made": report.made, "kept": report.kept, "documents": report.documents},
+        lambda console: console.print(
+            f"{report.made} sidecars made, {report.kept} were good, {report.documents} documents"
+        ),
     )
 
 
-def _findings(manifest: Manifest, docs: list[int] | None, workers: int) -> list[Finding]:
-    if docs is not None:
-        return scan_documents(manifest, docs)
+def _scan(
+    manifest: Manifest, docs: list[int] | None, workers: int, limit: int, as_json: bool
+) -> None:
+    findings = scan_documents(manifest, docs) if docs is not None else _all(manifest, workers)
+    payload = {
+        "documents": len(docs) if docs is not None else manifest.documents_count,
+        "flagged": len({finding.doc for finding in findings if finding.verdict}),
+        "findings": [finding.to_json() for finding in findings],
+    }
+
+    def render(console: Console) -> None:
+        ranked = sorted(findings, key=lambda f: (not f.verdict, -f.score, f.doc))[:limit]
+        rows = [
+            (f.doc, "yes" if f.verdict else "no", f.score, f.detector, f.reason) for f in ranked
+        ]
+        console.print(table("findings", ["doc", "verdict", "score", "detector", "reason"], rows))
+        _say_more(console, len(findings), limit)
+
+    emit(as_json, payload, render)
+
+
+def _all(manifest: Manifest, workers: int) -> list[Finding]:
     with progress("scanning", manifest.documents_count) as advance:
         return scan_corpus(manifest, workers=workers, advance=advance)
 
 
-def _show_findings(console: Console, findings: list[Finding], limit: int) -> None:
-    ranked = sorted(findings, key=lambda f: (not f.verdict, -f.score, f.doc))
-    rows = [
-        (f.doc, "yes" if f.verdict else "no", f.score, f.detector, f.reason)
-        for f in ranked[:limit]
-    ]
-    console.print(table("findings", ["doc", "verdict", "score", "detector", "reason"], rows))
-    if len(findings) > limit:
-        console.print(f"{len(findings) - limit} more; raise --limit or use --json")
-
-
-def _show_suspects(console: Console, suspects: list[Suspect], limit: int) -> None:
-    rows = [(s.doc, s.score, s.source, "; ".join(s.reasons)) for s in suspects[:limit]]
-    console.print(table("suspects", ["doc", "score", "source", "reasons"], rows))
-    if len(suspects) > limit:
-        console.print(f"{len(suspects) - limit} more; raise --limit or use --json")
+def _say_more(console: Console, total: int, limit: int) -> None:
+    if total > limit:
+        console.print(f"{total - limit} more; raise --limit or use --json")

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from ..quarantine.search.hits import KINDS, Hit
-from ..quarantine.search.query import NEAR
-from ..quarantine.search.similar import search
+from ..loader.errors import UsageError
+from ..loader.manifest import Manifest
+from ..quarantine.search.hits import KINDS, Hit, RecallBin, recall_at, recall_bins
+from ..quarantine.search.incident_window import culprits
+from ..quarantine.search.passages import Passage, shared_passages
+from ..quarantine.search.query import NEAR, Query, build_query
+from ..quarantine.search.similar import run_query
 from .documents import DocumentList, load_manifest
-from .output import emit, json_option, manifest_option, progress, table
+from .incident_options import find
+from .output import clean, emit, json_option, manifest_option, progress, run_option, say, table
+from .respond_options import corpus_of
+
+ASKED_AT = (0.3, 0.5, 0.7, 0.8, 0.9)
 
 
 @click.command()
 @manifest_option
-@click.option("--docs", type=DocumentList(), required=True, help="The documents to find more of.")
+@click.option("--docs", type=DocumentList(), default=None, help="The documents to find more of.")
+@click.option("--incident", metavar="ID", default=None, help="Find more of its suspects.")
+@run_option
 @click.option(
     "--threshold",
     type=click.FloatRange(0.01, 1.0),
@@ -27,48 +38,123 @@ from .output import emit, json_option, manifest_option, progress, table
 @click.option(
     "--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only these; repeatable."
 )
+@click.option("--passages", is_flag=True, help="Show the longest passages shared with near hits.")
 @click.option("--workers", type=click.IntRange(0, 256), default=0, help="Processes; 0: this one.")
+@click.option(
+    "--work",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=None,
+    help="Keep what is done here, so that a stopped search goes on.",
+)
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Rows shown.")
 @json_option
 def similar(
     *,
     manifest: Path | None,
-    docs: list[int],
+    docs: list[int] | None,
+    incident: str | None,
+    run: Path,
     threshold: float,
     kinds: tuple[str, ...],
+    passages: bool,
     workers: int,
+    work: Path | None,
     limit: int,
     as_json: bool,
 ) -> None:
     """Find documents like given ones.
 
-    Near copies, exact copies and documents of the same kind of junk are found. --threshold is the least Jaccard index over word 5-grams, verified on the text.
+    Near copies, exact copies and documents of the same kind of junk are found. The Jaccard index
+    is over word 5-grams and verified on the text.
 
     \b
     Examples:
       shardward similar --manifest manifest --docs 7
       shardward similar --manifest manifest --docs 7,12-15 --kind near --threshold 0.7 --json
+      shardward similar --incident INC-0001 --run runs/7b --passages
     """
-    loaded = load_manifest(manifest)
+    loaded, wanted = _question(manifest, docs, incident, run)
+    query = build_query(loaded, wanted, threshold=threshold, kinds=kinds or KINDS)
+    say(_chances(query))
     with progress("searching", loaded.documents_count) as advance:
-        hits = search(
-            loaded,
-            docs,
-            threshold=threshold,
-            workers=workers,
-            kinds=kinds or KINDS,
-            advance=advance,
-        )
-    emit(
-        as_json,
-        {"query": docs, "threshold": threshold, "hits": [hit.to_json() for hit in hits]},
-        lambda console: _show(console, hits, limit),
-    )
+        hits = run_query(loaded, query, workers=workers, advance=advance, work=work)
+    bins = recall_bins(hits, least=query.least, banded=query.banded)
+    shown = _passages(loaded, hits[:limit]) if passages else {}
+    payload = {
+        "query": wanted,
+        "threshold": threshold,
+        "hits": [
+            hit.to_json() | ({"passages": shown[hit.doc]} if hit.doc in shown else {})
+            for hit in hits
+        ],
+        "recall": [
+            {"low": b.low, "high": b.high, "hits": b.hits, "recall": b.recall} for b in bins
+        ],
+    }
+    emit(as_json, payload, lambda console: _show(console, hits, bins, shown, limit))
 
 
-def _show(console: Console, hits: list[Hit], limit: int) -> None:
+def _question(
+    manifest: Path | None, docs: list[int] | None, incident: str | None, run: Path
+) -> tuple[Manifest, list[int]]:
+    if (docs is None) == (incident is None):
+        raise UsageError("name the documents with --docs, or an incident with --incident")
+    if docs is not None:
+        return load_manifest(manifest), docs
+    opened, found = find(run, incident or "")
+    corpus = corpus_of(opened, manifest)
+    return corpus, list(culprits(found, corpus))
+
+
+def _chances(query: Query) -> str:
+    parts = [
+        f"{recall_at(j, least=query.least, banded=query.banded):.3f} at J {j}"
+        for j in ASKED_AT
+        if j >= query.threshold
+    ]
+    return f"chance that a near copy becomes a candidate: {', '.join(parts) or 'see the recall'}"
+
+
+def _passages(manifest: Manifest, hits: list[Hit]) -> dict[int, list[dict[str, object]]]:
+    near = [hit for hit in hits if hit.kind == "near"]
+    wanted = sorted({doc for hit in near for doc in (hit.doc, hit.query_doc)})
+    table_ = manifest.documents(wanted, columns=("text",))
+    texts = dict(zip(wanted, table_["text"].to_pylist(), strict=True))
+    return {
+        hit.doc: [
+            _passage(texts[hit.doc], passage)
+            for passage in shared_passages(texts[hit.doc], texts[hit.query_doc])
+        ]
+        for hit in near
+    }
+
+
+def _passage(text: str, passage: Passage) -> dict[str, object]:
+    start, end = passage.left
+    return {
+        "words": passage.words,
+        "here": list(passage.left),
+        "there": list(passage.right),
+        "text": clean(text[start:end], limit=240),
+    }
+
+
+def _show(
+    console: Console,
+    hits: list[Hit],
+    bins: tuple[RecallBin, ...],
+    shown: Mapping[int, list[dict[str, object]]],
+    limit: int,
+) -> None:
     ranked = sorted(hits, key=lambda hit: (-hit.score, hit.doc))
-    rows = [(h.doc, h.kind, h.score, h.query_doc, h.reason) for h in ranked[:limit]]
-    console.print(table("relatives", ["doc", "kind", "score", "like", "reason"], rows))
+    found = [(h.doc, h.kind, h.score, h.query_doc, h.reason) for h in ranked[:limit]]
+    console.print(table("relatives", ["doc", "kind", "score", "like", "reason"], found))
     if len(hits) > limit:
         console.print(f"{len(hits) - limit} more; raise --limit or use --json")
+    shared = [(doc, p["words"], p["text"]) for doc, all_ in shown.items() for p in all_]
+    if shared:
+        console.print(table("shared passages", ["doc", "words", "text"], shared))
+    if bins:
+        rows = [(f"{b.low:.2f}-{b.high:.2f}", b.hits, b.recall, b.expected) for b in bins]
+        names = ["J", "near hits", "recall", "expected there"]
+        console.print(table("recall of near copies", names, rows))

@@ -1,6 +1,6 @@
 """Detectors and triage: what they flag, why, where, and what they leave alone."""
 
-# ruff: noqa: N802 (cases keep the letter of the list they come from)
+
 
 from __future__ import annotations
 

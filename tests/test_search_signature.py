@@ -1,6 +1,6 @@
 """Signatures: the published definition, datasketch's own verdict, and the hard texts."""
 
-# ruff: noqa: N802 (cases keep the letter of the list they come from)
+
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Corpus-wide search: every relative, verified, with the document it is like."""
 
-# ruff: noqa: N802 (cases keep the letter of the list they come from)
+
 
 from __future__ import annotations
 
