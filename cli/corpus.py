@@ -20,7 +20,7 @@ from .output import clean, emit, json_option, manifest_option, progress, table
 
 @click.group()
 def corpus() -> None:
-    """Index, show and verify corpora, and judge how a plan mixes them.
+    """Index, show and verify corpora.
 
     \b
     Examples:
@@ -59,8 +59,7 @@ def index(
     \b
     Examples:
       shardward corpus index data --out manifest
-      shardward corpus index 'tokens/*.parquet' --column input_ids \\
-          --tokenizer ids:50258:50256:50257 --out manifest
+      shardward corpus index ids --column input_ids --tokenizer ids:50258:50256:50257 --out manifest
     """
     _, uris = find_shards(inputs)
     with progress("indexing", len(uris)) as advance:
