@@ -192,6 +192,19 @@ def test_json_lines_are_kept_byte_for_byte(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "s.jsonl").read_bytes() == b"".join(kept)
 
 
+def test_K10_the_same_quarantine_applied_twice_removes_nothing_more(
+    corpus: Manifest, tmp_path: Path
+) -> None:
+    revision = without(corpus, GONE)
+    first = rebuild(corpus, revision, tmp_path / "out")
+    child = build_manifest([str(tmp_path / "out")], tmp_path / "child", id_column="id")
+    excluded = {revision.hashes[i : i + 16] for i in range(0, len(revision.hashes), 16)}
+    left = content_hashes(child, np.arange(child.documents_count, dtype=np.int64))
+
+    assert not excluded & set(left)
+    assert rebuild(corpus, revision, tmp_path / "out") == first
+
+
 def test_a_shard_that_loses_everything_is_not_written(corpus: Manifest, tmp_path: Path) -> None:
     report = rebuild(corpus, without(corpus, list(range(20))), tmp_path / "out")
 
