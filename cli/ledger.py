@@ -8,34 +8,27 @@ from typing import Any
 import click
 from rich.console import Console
 
-from ..loader.errors import Busy, IntegrityError, UsageError
+from ..loader.errors import Busy, IntegrityError
 from ..loader.run import Run
 from ..quarantine.ledger.steps import step_from_journals
+from .ledger_history import diff, sample, timeline
 from .ledger_options import (
     QUICK_SECONDS,
-    SHOWN_ROWS,
+    SEGMENT_TABLE,
     answer,
     corpus_of,
     ledger_options,
+    limit_option,
     named,
     opened,
+    show_option,
+    step_range,
     view_from,
     view_json,
 )
+from .ledger_upkeep import export, ingest, rebuild, stats, verify
 from .output import emit, json_option, run_option, table
 
-SEGMENT_TABLE = (
-    "step",
-    "piece",
-    "rank",
-    "sample_position",
-    "doc",
-    "token_start",
-    "token_end",
-    "shard",
-    "row",
-    "source",
-)
 STEP_TABLE = (
     "step",
     "piece",
@@ -49,10 +42,6 @@ STEP_TABLE = (
     "segments",
     "revision",
 )
-limit_option = click.option(
-    "--limit", type=int, default=SHOWN_ROWS, show_default=True, help="Rows of the table."
-)
-show_option = click.option("--show", is_flag=True, help="Print the texts with the span marked.")
 
 
 @click.group()
@@ -141,7 +130,7 @@ def steps(
       shardward ledger steps 41230..41240 --run runs/7b
       shardward ledger steps 41230..41240 --documents --run runs/7b --json
     """
-    first, last = _span(span)
+    first, last = step_range(span)
     found = Run.open(run)
     view = view_from(found, **history)
     with opened(found, manifest) as book:
@@ -199,7 +188,7 @@ def doc(
         {"command": "doc", "docs": list(docs), **view_json(view)},
         rows,
         title="documents and their steps",
-        columns=("doc", *(name for name in SEGMENT_TABLE if name != "doc")),
+        columns=("doc", "step", *(name for name in SEGMENT_TABLE if name != "doc")),
         texts=texts,
         limit=limit,
     )
@@ -233,6 +222,38 @@ def shard(
         {"command": "shard", "shard": uri, **view_json(view)},
         rows,
         title=f"steps fed by {uri}",
+        limit=limit,
+    )
+
+
+@ledger.command()
+@click.argument("name")
+@limit_option
+@ledger_options
+def source(
+    *,
+    name: str,
+    limit: int,
+    run: Path,
+    manifest: Path | None,
+    as_json: bool,
+    **history: Any,
+) -> None:
+    """Show the steps that the source NAME fed.
+
+    \b
+    Examples:
+      shardward ledger source wikipedia --run runs/7b
+    """
+    found = Run.open(run)
+    view = view_from(found, **history)
+    with opened(found, manifest) as book:
+        rows = book.source_steps(name, view)
+    answer(
+        as_json,
+        {"command": "source", "source": name, **view_json(view)},
+        rows,
+        title=f"steps fed by {name}",
         limit=limit,
     )
 
@@ -294,13 +315,5 @@ def sql(*, query: str, limit: int, run: Path, as_json: bool) -> None:
     answer(as_json, {"command": "sql", "query": query}, rows, title="", limit=limit)
 
 
-def _span(words: tuple[str, ...]) -> tuple[int, int]:
-    parts = words[0].split("..") if len(words) == 1 else list(words)
-    if len(parts) == 1:
-        parts *= 2
-    if len(parts) != 2 or not all(part.isdecimal() for part in parts):
-        raise UsageError(f"{' '.join(words)!r} is no range of steps; write FIRST..LAST")
-    first, last = int(parts[0]), int(parts[1])
-    if not 1 <= first <= last:
-        raise UsageError(f"steps {first} to {last} are no range; the first step is 1")
-    return first, last
+for command in (sample, diff, timeline, verify, export, stats, ingest, rebuild):
+    ledger.add_command(command)

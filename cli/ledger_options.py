@@ -25,6 +25,22 @@ QUICK_SECONDS = 0.25
 
 SHOWN_ROWS = 40
 
+SEGMENT_TABLE = (
+    "piece",
+    "rank",
+    "sample_position",
+    "doc",
+    "token_start",
+    "token_end",
+    "shard",
+    "row",
+    "source",
+)
+limit_option = click.option(
+    "--limit", type=int, default=SHOWN_ROWS, show_default=True, help="Rows of the table."
+)
+show_option = click.option("--show", is_flag=True, help="Print the texts with the span marked.")
+
 
 def history_options(command: Command) -> Command:
     """Add `--effective`, `--branch`, `--all` and `--at` as the parameters of `view_from`."""
@@ -172,3 +188,20 @@ def _print_text(console: Console, row: Mapping[str, Any], text: Excerpt | None) 
 
 def _cell(value: object) -> object:
     return value.hex() if isinstance(value, bytes) else value
+
+
+def step_range(words: tuple[str, ...]) -> tuple[int, int]:
+    """Return the two ends of `FIRST..LAST`, `FIRST LAST`, or one step.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    parts = words[0].split("..") if len(words) == 1 else list(words)
+    if len(parts) == 1:
+        parts *= 2
+    if len(parts) != 2 or not all(part.isdecimal() for part in parts):
+        raise UsageError(f"{' '.join(words)!r} is no range of steps; write FIRST..LAST")
+    first, last = int(parts[0]), int(parts[1])
+    if not 1 <= first <= last:
+        raise UsageError(f"steps {first} to {last} are no range; the first step is 1")
+    return first, last

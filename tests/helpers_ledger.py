@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from helpers_journal import record
+from helpers_journal import record as make_record
 from helpers_loader import arrow_corpus
 
 from shardward.loader.cursor import Cursor
@@ -44,7 +44,7 @@ def slice_of(step: int, piece: int, rank: int, size: int, **changes: Any) -> Del
         "doc": np.arange(2 * share) + 2 * low,
         "digest": (step * 1000 + rank).to_bytes(16, "big"),
     }
-    return record(step, share, **{**values, **changes})
+    return make_record(step, share, **{**values, **changes})
 
 
 def note(kind: Kind, step: int, piece: int, rank: int = 0, **values: Any) -> NoteRecord:
@@ -60,6 +60,7 @@ def train(
     reason: str = "restart",
     ranks: Iterable[int] | None = None,
     launch: str = "",
+    digest: bytes | None = None,
     **options: Any,
 ) -> Piece:
     """Open a piece at `start` and journal `steps` on every rank, with a loss."""
@@ -76,7 +77,9 @@ def train(
         )
         with run.journal_writer(piece, rank, sync_seconds=0) as writer:
             for step in steps:
-                writer.append(prepare_delivered(slice_of(step, piece.piece, rank, size)))
+                changes = {} if digest is None else {"digest": digest}
+                record = slice_of(step, piece.piece, rank, size, **changes)
+                writer.append(prepare_delivered(record))
                 writer.append(prepare_note(note(Kind.COMPLETED, step, piece.piece, rank)))
                 loss = note(Kind.TELEMETRY, step, piece.piece, rank, loss=float(step), lr=0.5)
                 writer.append(prepare_note(loss))

@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 from helpers_ledger import cursor, make_run, slice_of, train, train_really
@@ -50,7 +53,8 @@ def test_L16_a_step_shows_what_the_batch_said_it_held(trained: tuple[Run, list[A
 
 
 def test_a_step_is_a_table_for_people_with_the_texts(trained: tuple[Run, list[Any]]) -> None:
-    result = shardward("ledger", "step", 3, "--run", trained[0].path, "--show", "--limit", 2)
+    arguments = ["ledger", "step", "3", "--run", str(trained[0].path), "--show", "--limit", "2"]
+    result = CliRunner(env={"COLUMNS": "160"}).invoke(cli, arguments)
 
     assert result.exit_code == 0
     assert "part-00" in result.stdout
@@ -97,6 +101,77 @@ def test_a_shard_shows_the_steps_it_fed(trained: tuple[Run, list[Any]]) -> None:
     fed = [b.step for b in batches if (b.segments.doc >= 30).any()]
 
     assert [row["step"] for row in rows] == fed
+
+
+def test_a_source_shows_the_steps_it_fed(trained: tuple[Run, list[Any]]) -> None:
+    run, _ = trained
+    name = json.loads(shardward("corpus", "show", "--manifest", run.manifest_path, "--json").stdout)
+    rows = rows_of(shardward("ledger", "source", name["sources"][0], "--run", run.path, "--json"))
+
+    assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
+    assert shardward("ledger", "source", "nowhere", "--run", run.path).exit_code == 1
+
+
+def test_a_sample_shows_when_it_was_delivered(trained: tuple[Run, list[Any]]) -> None:
+    run, batches = trained
+    rows = rows_of(shardward("ledger", "sample", 9, "--run", run.path, "--show", "--json"))
+    batch = batches[2]
+    row = batch.positions.tolist().index(9)
+
+    assert [(item["step"], item["doc"]) for item in rows] == [
+        (3, doc) for doc in batch.segments.doc[batch.segments.sample == row].tolist()
+    ]
+    assert rows_of(shardward("ledger", "sample", 999, "--run", run.path, "--json")) == []
+
+
+def test_verify_reads_the_corpus_and_agrees(trained: tuple[Run, list[Any]]) -> None:
+    result = shardward("ledger", "verify", "--run", trained[0].path, "--json")
+
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["report"] == {"records": 6, "differences": []}
+
+
+def test_stats_count_what_there_is(trained: tuple[Run, list[Any]]) -> None:
+    run, batches = trained
+    report = json.loads(shardward("ledger", "stats", "--run", run.path, "--json").stdout)["report"]
+
+    assert report["segments"] == sum(len(batch.segments) for batch in batches)
+    assert (report["records"], report["unread_bytes"], report["damaged_bytes"]) == (6, 0, 0)
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "jsonl"])
+def test_export_writes_every_row(trained: tuple[Run, list[Any]], tmp_path: Path, form: str) -> None:
+    run, batches = trained
+    out = tmp_path / f"rows.{form}"
+    arguments = ("ledger", "export", "--format", form, "--run", run.path, "--out", out)
+    assert shardward(*arguments, "--json").exit_code == 0
+    assert shardward(*arguments).exit_code == 2
+
+    readers = {"parquet": pq.read_table, "csv": pa_csv.read_csv, "jsonl": pa_json.read_json}
+    docs = sorted(readers[form](out)["doc"].to_pylist())
+    assert docs == sorted(doc for batch in batches for doc in batch.segments.doc.tolist())
+
+
+def test_rebuild_gives_the_same_answers(trained: tuple[Run, list[Any]]) -> None:
+    run, _ = trained
+    query = "SELECT * FROM step_documents ORDER BY ALL"
+    before = shardward("ledger", "sql", query, "--run", run.path, "--json").stdout
+    asked = shardward("ledger", "rebuild", "--run", run.path)
+    done = shardward("ledger", "rebuild", "--run", run.path, "--yes", "--json")
+
+    assert "would make" in asked.stdout
+    assert json.loads(done.stdout)["report"]["old"] == "the old ledger was replaced"
+    assert shardward("ledger", "sql", query, "--run", run.path, "--json").stdout == before
+
+
+def test_ingest_says_what_it_read(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    train(run, [1, 2])
+    first = json.loads(shardward("ledger", "ingest", "--run", run.path, "--json").stdout)
+    second = shardward("ledger", "ingest", "--run", run.path)
+
+    assert (first["report"]["records"], first["report"]["ids"]) == (7, 16)
+    assert second.stdout.startswith("0 records")
 
 
 def test_a_clean_run_passes_the_check(trained: tuple[Run, list[Any]]) -> None:
@@ -166,6 +241,21 @@ def test_check_exits_5_for_a_sample_delivered_twice(tmp_path: Path) -> None:
     assert result.exit_code == 5
     kinds = {problem["kind"] for problem in json.loads(result.stdout)["problems"]}
     assert kinds == {"sample_twice"}
+
+
+def test_the_timeline_and_the_difference_of_two_branches(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    train(run, range(1, 6))
+    train(run, range(3, 5), cursor(2, 1), digest=b"another-digest-!")
+    timeline = rows_of(shardward("ledger", "timeline", "--run", run.path, "--json"))
+    diff = rows_of(shardward("ledger", "diff", 1, 2, "--run", run.path, "--json"))
+
+    assert [(row["piece"], row["last_step"], row["kept_until"]) for row in timeline] == [
+        (1, 5, 2), (2, 4, 4),
+    ]  # fmt: skip
+    assert [(row["step"], row["only_piece"], row["only_other"]) for row in diff] == [
+        (3, 0, 0), (4, 0, 0),
+    ]  # fmt: skip
 
 
 def test_branches_are_told_apart(tmp_path: Path) -> None:

@@ -92,6 +92,12 @@ class Database:
             cursor.register(name, given)
             return cursor.sql(query).to_arrow_table()
 
+    @contextmanager
+    def batches(self, query: str) -> Iterator[pa.RecordBatchReader]:
+        """Yield a reader over the rows of `query`, for answers that do not fit in memory."""
+        with self._cursor() as cursor, self.reading():
+            yield cursor.sql(query).to_arrow_reader(1 << 16)
+
     def select(self, query: str) -> pa.Table:
         """Return the rows of one SELECT that someone typed; nothing can be changed by it.
 

@@ -17,13 +17,22 @@ from ...loader.manifest import Manifest
 from ...loader.run import Run
 from .check import Problem, check
 from .database import WAIT_SECONDS, Damaged, Database, Outdated
-from .documents import WindowFinder, document_steps
+from .derive import Deriver
+from .documents import document_steps
+from .export import export
+from .history import diff, sample_rows, stats, timeline
 from .ingest import IngestReport, ingest, sync_history
 from .names import load_corpus
 from .places import shard_of, shard_steps, source_steps
 from .repair import set_aside
 from .steps import owners, step_documents, steps_table
-from .views import View, condition, view_of
+from .verify import Verification, verify
+from .views import View, condition, view_of, window
+
+
+def ledger_path(run: Run, path: Path | str | None = None) -> Path:
+    """Return where the ledger of `run` is: `path`, SHARDWARD_LEDGER, or in the run directory."""
+    return Path(path or os.environ.get("SHARDWARD_LEDGER") or run.path / "ledger.duckdb")
 
 
 class Ledger:
@@ -78,7 +87,7 @@ class Ledger:
             NotFound: there is no such run.
         """
         run = run if isinstance(run, Run) else Run.open(run)
-        place = Path(path or os.environ.get("SHARDWARD_LEDGER") or run.path / "ledger.duckdb")
+        place = ledger_path(run, path)
         notices: tuple[str, ...] = ()
 
         def database() -> Database:
@@ -150,8 +159,25 @@ class Ledger:
             IntegrityError: two replicas of a rank recorded different data.
         """
         pieces = owners(self.run, view_of(branch), step)
-        parts = [step_documents(self.database, self.run, piece, step) for piece in pieces]
+        parts = [
+            step_documents(self.database, self.run, piece, step, self._deriver) for piece in pieces
+        ]
         return pa.concat_tables(parts)
+
+    def sample(self, position: int, epoch: int = 0, branch: int | View | None = None) -> pa.Table:
+        """Return what was delivered at raw `position` of `epoch`, whenever that was.
+
+        One row per segment with the columns of `step_documents`; a sample that was delivered
+        without a surviving segment has one row with doc and tokens null.
+        """
+        return sample_rows(
+            self.database,
+            self.run,
+            position=position,
+            epoch=epoch,
+            spans=self.spans(branch),
+            deriver=self._deriver,
+        )
 
     def window_documents(self, first: int, last: int, branch: int | View | None = None) -> pa.Table:
         """Return one row per document in steps `first`..`last`: doc, segments, tokens, steps."""
@@ -188,7 +214,9 @@ class Ledger:
         Columns, all int64: doc, step, piece, rank, epoch, sample_position, token_start, token_end.
         """
         wanted = [docs] if isinstance(docs, int) else docs
-        return document_steps(self.database, wanted, self.spans(branch), self._finder)
+        return document_steps(
+            self.database, wanted, self.spans(branch), self.run.pieces(), self._deriver
+        )
 
     def shard_steps(self, uri: str, branch: int | View | None = None) -> pa.Table:
         """Return one row per step that the shard fed: step, piece, documents, segments, tokens."""
@@ -239,9 +267,57 @@ class Ledger:
         """
         return self.database.select(query)
 
+    def diff(self, piece: int, other: int) -> pa.Table:
+        """Return one row per step that the histories of two pieces both have and that differs.
+
+        Columns: step, piece, other, only_piece and only_other (documents that only one had).
+        """
+        return diff(self.database, self.spans(piece), self.spans(other))
+
+    def timeline(self) -> pa.Table:
+        """Return one row per branch piece: where it came from, what it recorded, what is kept."""
+        return timeline(self.database, self.run)
+
+    def stats(self) -> dict[str, object]:
+        """Return counts and sizes of ledger and journals."""
+        return stats(self.database, self.run)
+
+    def export(self, table: str, form: str, out: Path) -> int:
+        """Write a table or view to the new file `out` as parquet, csv or jsonl; return its rows.
+
+        Raises:
+            UsageError: no such table or format, or `out` exists.
+        """
+        return export(self.database, table, form, out)
+
+    def verify(
+        self,
+        branch: int | View | None = None,
+        *,
+        first: int = 1,
+        last: int | None = None,
+        stop_after: int = 1,
+        advance: Callable[[int], object] | None = None,
+    ) -> Verification:
+        """Read the corpus again and compare with the recorded digests of steps first..last.
+
+        Raises:
+            NotFound: the manifest is not there.
+        """
+        end = self.last_step(branch) if last is None else last
+        spans = window(self.spans(branch), first, end)
+        return verify(
+            self.database,
+            Deriver(self.run, self.manifest),
+            self.run.pieces(),
+            spans,
+            stop_after=stop_after,
+            advance=advance,
+        )
+
     @cached_property
-    def _finder(self) -> WindowFinder | None:
+    def _deriver(self) -> Deriver | None:
         try:
-            return WindowFinder(self.run.plan(), self.manifest)
+            return Deriver(self.run, self.manifest)
         except ShardwardError:
-            return None  # a scan finds the same rows without plan and manifest
+            return None  # a scan finds the recorded rows without plan and manifest

@@ -7,12 +7,15 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
+from ...loader.arrays import Int64Array, concatenate
 from ...loader.digest import add_digests
 from ...loader.errors import IntegrityError, NotFound
 from ...loader.lineage import Span, owner
-from ...loader.records import DeliveredRecord
+from ...loader.pieces import Piece
+from ...loader.records import RUNS, DeliveredRecord
 from ...loader.run import Run
 from .database import Database
+from .derive import Deriver
 from .journal_lookup import find_step
 from .views import View, condition, window
 
@@ -77,21 +80,63 @@ def step_records(run: Run, piece: int, step: int) -> list[DeliveredRecord]:
     return [record for record in found if record is not None]
 
 
-def record_table(records: Iterable[DeliveredRecord]) -> pa.Table:
-    """Return the segments of replica 0 of `records` as rows like those of `step_documents`."""
+def record_table(run: Run, records: Iterable[DeliveredRecord], deriver: Deriver | None) -> pa.Table:
+    """Return the segments of replica 0 of `records` as rows like those of `step_documents`.
+
+    Raises:
+        NotFound: a record holds runs only, and there is no manifest to derive from.
+    """
+    pieces = run.pieces()
     parts = [
-        pa.table(
-            [
-                np.full(len(record.doc), value, dtype=np.int64)
-                for value in (record.step, record.piece, record.rank, record.epoch)
-            ]
-            + [record.sample_positions(), record.doc, record.token_start, record.token_end],
-            schema=STEP_DOCUMENTS,
-        )
+        _segments(pieces[record.piece - 1], record, deriver)
         for record in records
         if record.replica == 0
     ]
     return pa.concat_tables(parts) if parts else STEP_DOCUMENTS.empty_table()
+
+
+def _segments(piece: Piece, record: DeliveredRecord, deriver: Deriver | None) -> pa.Table:
+    if record.record == RUNS:
+        return derived_rows(
+            piece,
+            step=record.step,
+            rank=record.rank,
+            epoch=record.epoch,
+            positions=record.positions,
+            deriver=deriver,
+        )
+    keys = (record.step, record.piece, record.rank, record.epoch)
+    return pa.table(
+        [np.full(len(record.doc), value, dtype=np.int64) for value in keys]
+        + [record.sample_positions(), record.doc, record.token_start, record.token_end],
+        schema=STEP_DOCUMENTS,
+    )
+
+
+def derived_rows(
+    piece: Piece,
+    *,
+    step: int,
+    rank: int,
+    epoch: int,
+    positions: Int64Array,
+    deriver: Deriver | None,
+) -> pa.Table:
+    """Return what a record of runs stands for, worked out from plan, revision and positions.
+
+    Raises:
+        NotFound: there is no manifest to derive from.
+    """
+    if deriver is None:
+        raise NotFound(
+            f"piece {piece.piece} recorded runs only, so its documents follow from the corpus "
+            "manifest, which is not there; give it with --manifest"
+        )
+    rows = deriver.segments(piece, epoch, positions)
+    for index, value in enumerate((step, piece.piece, rank)):
+        name = STEP_DOCUMENTS.names[index]
+        rows = rows.add_column(index, name, pa.array(np.full(rows.num_rows, value, np.int64)))
+    return rows
 
 
 def read_ranks(database: Database, piece: int, step: int) -> set[int]:
@@ -103,7 +148,9 @@ def read_ranks(database: Database, piece: int, step: int) -> set[int]:
     return {rank for (rank,) in rows}
 
 
-def step_documents(database: Database, run: Run, piece: int, step: int) -> pa.Table:
+def step_documents(
+    database: Database, run: Run, piece: int, step: int, deriver: Deriver | None
+) -> pa.Table:
     """Return one row per segment of `step` in `piece`, in the order of delivery.
 
     Raises:
@@ -111,20 +158,45 @@ def step_documents(database: Database, run: Run, piece: int, step: int) -> pa.Ta
         IntegrityError: two replicas of a rank recorded different data.
     """
     check_replicas(database, piece, step)
-    rows = database.table(_DOCUMENT_QUERY + "piece = ? AND step = ?", [piece, step])
+    item = run.pieces()[piece - 1]
     known = read_ranks(database, piece, step)
-    missing = set(range(run.pieces()[piece - 1].dp_size)) - known
-    unread = [find_step(run.journal_path(piece, rank), step) for rank in sorted(missing)]
+    unread = [
+        find_step(run.journal_path(piece, rank), step)
+        for rank in sorted(set(range(item.dp_size)) - known)
+    ]
     records = [record for record in unread if record is not None]
     if not known and not records:
         raise NotFound(
             f"step {step} has not been recorded in piece {piece}; "
             "see `shardward ledger timeline` for the steps there are"
         )
-    extra = record_table(records)
-    return pa.concat_tables([rows.cast(STEP_DOCUMENTS), extra]).sort_by(
+    parts = [record_table(run, records, deriver)]
+    if item.record == RUNS:
+        parts += [
+            derived_rows(
+                item, step=step, rank=rank, epoch=epoch, positions=positions, deriver=deriver
+            )
+            for rank, epoch, positions in rank_positions(database, piece, step)
+        ]
+    else:
+        rows = database.table(_DOCUMENT_QUERY + "piece = ? AND step = ?", [piece, step])
+        parts.append(rows.cast(STEP_DOCUMENTS))
+    return pa.concat_tables(parts).sort_by(
         [("rank", "ascending"), ("sample_position", "ascending")]
     )
+
+
+def rank_positions(database: Database, piece: int, step: int) -> list[tuple[int, int, Int64Array]]:
+    """Return (rank, epoch, sample positions) of every ingested rank of `step` in `piece`."""
+    found: dict[tuple[int, int], list[Int64Array]] = {}
+    for rank, epoch, first, samples in database.rows(
+        "SELECT rank, epoch, first_position, samples FROM sample_runs "
+        "WHERE piece = ? AND step = ? ORDER BY rank, first_position",
+        [piece, step],
+    ):
+        run = np.arange(first, first + samples, dtype=np.int64)
+        found.setdefault((rank, epoch), []).append(run)
+    return [(rank, epoch, concatenate(parts)) for (rank, epoch), parts in found.items()]
 
 
 def steps_table(database: Database, spans: tuple[Span, ...], first: int, last: int) -> pa.Table:
@@ -166,7 +238,7 @@ def _digests(database: Database, where: str) -> dict[tuple[int, int], bytes]:
     }
 
 
-def step_from_journals(run: Run, view: View, step: int) -> pa.Table:
+def step_from_journals(run: Run, view: View, step: int, deriver: Deriver | None = None) -> pa.Table:
     """Return what `step_documents` would, without a database; for when another process has it.
 
     Raises:
@@ -177,4 +249,4 @@ def step_from_journals(run: Run, view: View, step: int) -> pa.Table:
     ]
     if not records:
         raise NotFound(f"step {step} has not been recorded; see `shardward ledger timeline`")
-    return record_table(records)
+    return record_table(run, records, deriver)

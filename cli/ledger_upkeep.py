@@ -1,0 +1,184 @@
+"""The `ledger` commands that look after the ledger: ingest, rebuild, stats, verify, export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from ..loader.errors import IntegrityError
+from ..loader.run import Run
+from ..quarantine.ledger.export import FORMATS, ORDERS
+from ..quarantine.ledger.ledger import ledger_path
+from ..quarantine.ledger.rebuild import rebuild as rebuild_ledger
+from .ledger_options import ledger_options, opened, step_range, view_from, view_json
+from .output import (
+    acts,
+    emit,
+    json_option,
+    manifest_option,
+    mutation_options,
+    progress,
+    run_option,
+    table,
+)
+
+
+@click.command()
+@run_option
+@json_option
+def ingest(*, run: Path, as_json: bool) -> None:
+    """Read everything new in the journals into the ledger.
+
+    Questions do this by themselves; do it now and then to keep them quick.
+
+    \b
+    Examples:
+      shardward ledger ingest --run runs/7b
+    """
+    with opened(Run.open(run), None, 0) as book, progress("reading journals (bytes)") as advance:
+        report = book.ingest(advance=advance)
+
+    def render(console: Console) -> None:
+        console.print(
+            f"{report.records} records with {report.ids} segments read in {report.seconds:.1f} s"
+        )
+
+    emit(as_json, {"question": {"command": "ingest"}, "report": report}, render)
+
+
+@click.command()
+@run_option
+@mutation_options
+@json_option
+def rebuild(*, run: Path, yes: bool, dry_run: bool, as_json: bool) -> None:
+    """Make the ledger anew from the journals; the answers stay the same.
+
+    \b
+    Examples:
+      shardward ledger rebuild --run runs/7b
+      shardward ledger rebuild --run runs/7b --yes
+    """
+    found = Run.open(run)
+    path, journals = ledger_path(found), found.journals()
+    size = sum(journal.stat().st_size for journal in journals)
+    question = {"command": "rebuild", "ledger": str(path), "journals": len(journals)}
+    if not acts(yes=yes, dry_run=dry_run):
+        words = f"would make {path} anew from {len(journals)} journals ({size} bytes); say --yes"
+        emit(as_json, {"question": question, "report": None}, lambda c: c.print(words))
+        return
+    with progress("reading journals (bytes)", size) as advance:
+        report = rebuild_ledger(found, path, advance=advance)
+
+    def render(console: Console) -> None:
+        done = report.ingested
+        console.print(f"{done.records} records with {done.ids} segments; {report.old}")
+
+    emit(as_json, {"question": question, "report": report}, render)
+
+
+@click.command()
+@run_option
+@json_option
+def stats(*, run: Path, as_json: bool) -> None:
+    """Show how much the ledger and the journals hold.
+
+    \b
+    Examples:
+      shardward ledger stats --run runs/7b --json
+    """
+    with opened(Run.open(run), None) as book:
+        found = book.stats()
+    emit(
+        as_json,
+        {"question": {"command": "stats"}, "report": found},
+        lambda console: console.print(table("ledger", ("what", "value"), list(found.items()))),
+    )
+
+
+@click.command()
+@click.option("--steps", default=None, metavar="FIRST..LAST", help="Only these steps.")
+@click.option("--keep-going", is_flag=True, help="List every difference, not only the first.")
+@ledger_options
+def verify(
+    *,
+    steps: str | None,
+    keep_going: bool,
+    run: Path,
+    manifest: Path | None,
+    as_json: bool,
+    **history: Any,
+) -> None:
+    """Read the corpus again and compare it with the digests recorded in training.
+
+    Exit 5 if a step's documents are no longer what they were, naming the first.
+
+    \b
+    Examples:
+      shardward ledger verify --run runs/7b --steps 41200..41300
+      shardward ledger verify --run runs/7b --keep-going --json
+    """
+    found = Run.open(run)
+    view = view_from(found, **history)
+    first, last = (1, None) if steps is None else step_range((steps,))
+    with opened(found, manifest) as book, progress("verifying steps") as advance:
+        result = book.verify(
+            view,
+            first=first,
+            last=last,
+            stop_after=1 << 62 if keep_going else 1,
+            advance=advance,
+        )
+
+    def render(console: Console) -> None:
+        rows = [(d.step, d.piece, d.rank, d.recorded, d.found) for d in result.differences]
+        if rows:
+            console.print(table("", ("step", "piece", "rank", "recorded", "found"), rows))
+        console.print(f"{result.records} records compared, {len(rows)} differ")
+
+    emit(as_json, {"question": {"command": "verify", **view_json(view)}, "report": result}, render)
+    if result.differences:
+        worst = result.differences[0]
+        raise IntegrityError(
+            f"step {worst.step} of piece {worst.piece}, rank {worst.rank}: the documents are no "
+            "longer what was recorded; see `shardward corpus verify` for the shard"
+        )
+
+
+@click.command()
+@click.option(
+    "--table",
+    "name",
+    type=click.Choice(list(ORDERS)),
+    default="step_documents",
+    show_default=True,
+    help="Table or view.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="parquet",
+    show_default=True,
+    help="File format.",
+)
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="New file to write.")
+@run_option
+@manifest_option
+@json_option
+def export(
+    *, name: str, form: str, out: Path, run: Path, manifest: Path | None, as_json: bool
+) -> None:
+    """Write a table or view of the ledger to a file.
+
+    \b
+    Examples:
+      shardward ledger export --run runs/7b --out segments.parquet
+      shardward ledger export --table telemetry_wide --format csv --run runs/7b --out loss.csv
+    """
+    with opened(Run.open(run), manifest) as book:
+        rows = book.export(name, form, out)
+    payload = {"question": {"command": "export", "table": name}, "report": {"rows": rows}}
+    emit(as_json, payload, lambda console: console.print(f"{rows} rows written to {out}"))

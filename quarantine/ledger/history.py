@@ -1,0 +1,132 @@
+"""The run as a whole: its pieces, how two histories differ, where one sample went, sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from ...loader.lineage import Span
+from ...loader.records import RUNS
+from ...loader.run import Run
+from .database import Database
+from .derive import Deriver
+from .ingest import unread
+from .steps import STEP_DOCUMENTS, derived_rows
+from .views import condition
+
+
+def timeline(database: Database, run: Run) -> pa.Table:
+    """Return one row per branch piece, in order.
+
+    Columns: piece, reason, parent, fork_step, first_step and last_step recorded, kept_until (last
+    step in the head's history; null when none is), incomplete steps, revision, mode, dp_size,
+    record, created.
+    """
+    kept = {span.piece: span.last for span in run.lineage()}
+    rows = database.table(
+        "SELECT p.piece, reason, parent, fork_step, first_step, last_step, "
+        "coalesce(incomplete, 0)::BIGINT AS incomplete, revision, mode, dp_size, record, created "
+        "FROM pieces p LEFT JOIN (SELECT piece, min(step) AS first_step, max(step) AS last_step, "
+        "count(*) FILTER (WHERE NOT complete) AS incomplete FROM all_steps GROUP BY piece) s "
+        "ON s.piece = p.piece ORDER BY p.piece"
+    )
+    until = [
+        (last if kept[piece] is None or last is None else min(last, kept[piece]))
+        if piece in kept
+        else None
+        for piece, last in zip(
+            rows["piece"].to_pylist(), rows["last_step"].to_pylist(), strict=True
+        )
+    ]
+    return rows.add_column(6, "kept_until", pa.array(until, pa.int64()))
+
+
+def diff(database: Database, spans: tuple[Span, ...], others: tuple[Span, ...]) -> pa.Table:
+    """Return the steps that both histories have and that were fed differently.
+
+    Steps of a piece that both share are the same by definition and not compared.
+    """
+    return database.table(
+        "WITH a AS (SELECT DISTINCT step, piece, rank, digest FROM deliveries "  # noqa: S608
+        f"WHERE replica = 0 AND {condition(spans)}), "
+        "b AS (SELECT DISTINCT step, piece, rank, digest FROM deliveries "
+        f"WHERE replica = 0 AND {condition(others)}), "
+        "sa AS (SELECT step, piece, list(digest ORDER BY rank) AS digests FROM a GROUP BY ALL), "
+        "sb AS (SELECT step, piece, list(digest ORDER BY rank) AS digests FROM b GROUP BY ALL), "
+        "changed AS (SELECT sa.step, sa.piece, sb.piece AS other FROM sa JOIN sb USING (step) "
+        "WHERE sa.piece <> sb.piece AND sa.digests <> sb.digests), "
+        "da AS (SELECT DISTINCT c.step, doc FROM changed c JOIN segments s "
+        "ON s.step = c.step AND s.piece = c.piece), "
+        "db AS (SELECT DISTINCT c.step, doc FROM changed c JOIN segments s "
+        "ON s.step = c.step AND s.piece = c.other) "
+        "SELECT step, piece, other, "
+        "(SELECT count(*) FROM da WHERE da.step = c.step AND NOT EXISTS "
+        "(FROM db WHERE db.step = da.step AND db.doc = da.doc)) AS only_piece, "
+        "(SELECT count(*) FROM db WHERE db.step = c.step AND NOT EXISTS "
+        "(FROM da WHERE da.step = db.step AND da.doc = db.doc)) AS only_other "
+        "FROM changed c ORDER BY step"
+    )
+
+
+def sample_rows(
+    database: Database,
+    run: Run,
+    *,
+    position: int,
+    epoch: int,
+    spans: tuple[Span, ...],
+    deriver: Deriver | None,
+) -> pa.Table:
+    """Return the rows of the sample at `position`; see `Ledger.sample`."""
+    pieces = run.pieces()
+    parts = [STEP_DOCUMENTS.empty_table()]
+    for piece, step, rank in database.rows(
+        "SELECT DISTINCT piece, step, rank FROM sample_runs WHERE epoch = ? "  # noqa: S608
+        f"AND first_position <= ? AND first_position + samples > ? AND {condition(spans)} "
+        "ORDER BY step, piece, rank",
+        [epoch, position, position],
+    ):
+        item = pieces[piece - 1]
+        if item.record == RUNS:
+            where = np.array([position], dtype=np.int64)
+            rows = derived_rows(
+                item, step=step, rank=rank, epoch=epoch, positions=where, deriver=deriver
+            )
+        else:
+            rows = database.table(
+                "SELECT step, piece, rank, epoch, sample_position, doc, token_start, "
+                "token_start + token_count AS token_end FROM segments "
+                "WHERE piece = ? AND step = ? AND rank = ? AND epoch = ? AND sample_position = ?",
+                [piece, step, rank, epoch, position],
+            ).cast(STEP_DOCUMENTS)
+        parts.append(rows if rows.num_rows else _empty_sample(step, piece, rank, epoch, position))
+    return pa.concat_tables(parts)
+
+
+def stats(database: Database, run: Run) -> dict[str, object]:
+    """Return counts of rows, bytes of files, and how much has not been read yet."""
+    counts = database.table(
+        "SELECT (SELECT count(*) FROM segments) AS segments, "
+        "(SELECT count(*) FROM deliveries) AS records, "
+        "(SELECT count(*) FROM signals) AS signals, (SELECT count(*) FROM pieces) AS pieces, "
+        "(SELECT count(*) FROM journals) AS journals, "
+        "(SELECT coalesce(sum(end_byte - first_byte), 0)::BIGINT FROM journal_damage) "
+        "AS damaged_bytes"
+    ).to_pylist()[0]
+    journal_bytes = sum(path.stat().st_size for path in run.journals())
+    ledger_bytes = database.path.stat().st_size
+    segments = max(int(counts["segments"]), 1)
+    return {
+        **counts,
+        "journal_bytes": journal_bytes,
+        "ledger_bytes": ledger_bytes,
+        "unread_bytes": sum(size - read for _, read, size in unread(database, run)),
+        "journal_bytes_per_segment": round(journal_bytes / segments, 2),
+        "ledger_bytes_per_segment": round(ledger_bytes / segments, 2),
+    }
+
+
+def _empty_sample(step: int, piece: int, rank: int, epoch: int, position: int) -> pa.Table:
+    keys = [step, piece, rank, epoch, position, None, None, None]
+    columns = [pa.array([key], pa.int64()) for key in keys]
+    return pa.table(columns, schema=STEP_DOCUMENTS)
