@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -12,16 +11,15 @@ from typing import Any, Literal
 
 from .batch import Batch
 from .cursor import Cursor, Mode
-from .errors import NotFound, ShardwardError, UsageError
 from .journal import JournalWriter
-from .journal_frame import Kind
 from .manifest import Manifest
 from .plan import Plan
 from .prefetch import Prefetcher
 from .preview import Preview, preview_step
-from .records import NoteRecord, prepare_note
+from .recorder import Recorder
 from .revision import Revision
 from .run import Run
+from .sample_seed import Transform, sample_seeds
 from .schedule import BatchSchedule
 from .step_count import last_step
 from .steps import PreparedStep, StepSource, StepStream
@@ -32,8 +30,6 @@ from .walk import EpochEnd, Place
 
 LOG = logging.getLogger(__name__)
 BLANKED_SHARE_WARNING = 0.02
-REMEMBERED_CURSORS = 4096
-FORGOTTEN_REPORTS = 8
 
 
 class ShardLoader:
@@ -65,6 +61,7 @@ class ShardLoader:
         record: `documents` journals every segment, `runs` only positions and digest.
         launch: token that all ranks of this start share.
         on_corrupt: `stop` at a block that stays unreadable, or `hold` its slots, masked.
+        transform: applied to each micro-batch with one seed per row; see `sample_seed.Transform`.
         stall_seconds: after this long without data, the shards being read are logged.
 
     Raises:
@@ -96,6 +93,7 @@ class ShardLoader:
         record: Literal["documents", "runs"] = "documents",
         launch: str | None = None,
         on_corrupt: Literal["stop", "hold"] = "stop",
+        transform: Transform | None = None,
         stall_seconds: float = 60.0,
     ) -> None:
         check_plan(manifest, plan, run)
@@ -124,11 +122,12 @@ class ShardLoader:
         for size in self._source.schedule.sizes():
             self.topology.check(size, micros)
         check_window_bytes(self._source.layout, manifest, window_bytes)
+        self._transform = transform
         self._plan_id = plan.plan_id
         self._revision_digest = chosen.digest if chosen.number else None
         self._prefetch_bytes = prefetch_bytes
         self._stall_seconds = stall_seconds
-        self._writer: JournalWriter | None = None
+        writer: JournalWriter | None = None
         self.piece: int | None = None
         if run is not None:
             piece = run.open_piece(
@@ -141,12 +140,11 @@ class ShardLoader:
                 record=record,
                 fork=fork,
             )
-            self._writer = run.journal_writer(piece, self.topology.dp_rank, self.topology.replica)
+            writer = run.journal_writer(piece, self.topology.dp_rank, self.topology.replica)
             self.piece = piece.piece
             self._source = self._source.for_piece(piece.piece)
         self._loaded = self._cursor(Place(loaded.step, loaded.epoch, loaded.position))
-        self._completed = self._delivered = loaded.step
-        self._cursors: OrderedDict[int, Cursor] = OrderedDict({loaded.step: self._loaded})
+        self._recorder = Recorder(writer, self.piece, self.topology, self._loaded)
         self._stream: StepStream | None = None
         self._prefetcher: Prefetcher[PreparedStep] | None = None
         self._micro_batches: Iterator[Batch] = iter(())
@@ -194,25 +192,17 @@ class ShardLoader:
         Raises:
             UsageError: it is not the step after the last delivered one.
         """
-        if step.step != self._delivered + 1:
-            raise UsageError(
-                f"step {step.step} was made ready, step {self._delivered + 1} is next; "
-                "hand out the steps of one source in order"
-            )
-        if self._writer is not None and step.frame is not None:
-            self._writer.append(step.frame)
-        for lost in step.lost:
-            self._event("corrupt_block", step.step, lost.to_json())
-        if step.dropped:
-            self._event("dropped_samples", step.step, {"samples": step.dropped})
-        self._delivered = step.step
         after = self._cursor(Place(step.step, step.epoch, step.end))
-        self._remember(after)
+        self._recorder.deliver(step.frame, after)
+        for lost in step.lost:
+            self._recorder.event("corrupt_block", step.step, lost.to_json())
+        if step.dropped:
+            self._recorder.event("dropped_samples", step.step, {"samples": step.dropped})
         self.stats.add(step, waited)
         self._warn_if_blanked(step)
         if self._prefetcher is not None:
             self._prefetcher.refill()
-        return step_batches(step, self.micros, after, waited)
+        return self._transformed(step_batches(step, self.micros, after, waited))
 
     def observe(
         self,
@@ -231,19 +221,7 @@ class ShardLoader:
         Raises:
             UsageError: the step was not delivered, or an earlier report was later.
         """
-        if not self._completed <= step <= self._delivered:
-            raise UsageError(
-                f"step {step} was reported; steps up to {self._completed} are complete and up to "
-                f"{self._delivered} delivered: report each step once, in order, after it is done"
-            )
-        for done in range(self._completed + 1, step + 1):
-            self._note(Kind.COMPLETED, done, {})
-        self._completed = step
-        values = {name: value for name, value in signals.items() if value is not None}
-        if values:
-            self._note(Kind.TELEMETRY, step, values)
-        if sample_loss is not None:
-            self._note(Kind.SAMPLE_LOSS, step, {"loss": [float(loss) for loss in sample_loss]})
+        self._recorder.complete(step, signals, sample_loss)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the cursor of the last completed step as JSON, under 1 KB.
@@ -251,15 +229,7 @@ class ShardLoader:
         Raises:
             ShardwardError: steps were delivered and none reported, so the cursor would be stale.
         """
-        if self._completed == self._loaded.step and (
-            self._delivered - self._completed >= FORGOTTEN_REPORTS
-        ):
-            raise ShardwardError(
-                f"steps {self._completed + 1} to {self._delivered} were delivered and none was "
-                "reported as completed; call observe(step) after each optimizer step, or save "
-                "batch.cursor_after"
-            )
-        return self.cursor_at(self._completed).to_json()
+        return self._recorder.latest().to_json()
 
     def cursor_at(self, step: int) -> Cursor:
         """Return the cursor of a step delivered lately, or of the one loaded.
@@ -267,11 +237,7 @@ class ShardLoader:
         Raises:
             NotFound: the step is not delivered yet, or too long ago.
         """
-        if step not in self._cursors:
-            raise NotFound(
-                f"no cursor of step {step} is kept; the latest is of step {self._delivered}"
-            )
-        return self._cursors[step]
+        return self._recorder.at(step)
 
     def checkpoint(self, step: int, path: Path | str | None = None) -> dict[str, Any]:
         """Make the journal durable, record a checkpoint of `step` and return its cursor.
@@ -279,18 +245,11 @@ class ShardLoader:
         Args:
             step: a completed step, whose weights the checkpoint holds.
             path: where the trainer puts it, recorded for the rewind.
+
+        Raises:
+            UsageError: the step is not completed.
         """
-        if step > self._completed:
-            raise UsageError(
-                f"a checkpoint of step {step} was announced, step {self._completed} is the last "
-                "completed one; call observe(step) first"
-            )
-        cursor = self.cursor_at(step).to_json()
-        place = None if path is None else str(path)
-        self._note(Kind.CHECKPOINT, step, {"cursor": cursor, "path": place})
-        if self._writer is not None:
-            self._writer.sync()
-        return cursor
+        return self._recorder.checkpoint(step, path).to_json()
 
     def preview(self, step: int) -> Preview:
         """Return what would feed `step`, without reading data.
@@ -307,8 +266,7 @@ class ShardLoader:
         if self._stream is not None:
             self._stream.close()
         self._micro_batches = iter(())
-        if self._writer is not None:
-            self._writer.close()
+        self._recorder.close()
 
     def __enter__(self) -> ShardLoader:
         return self
@@ -320,6 +278,15 @@ class ShardLoader:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _transformed(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        if self._transform is None:
+            return batches
+        transform = self._transform
+        return (
+            transform(batch, sample_seeds(self.plan, batch.epoch, batch.positions))
+            for batch in batches
+        )
 
     def _next_step(self) -> PreparedStep:
         if self._stream is None:
@@ -337,7 +304,7 @@ class ShardLoader:
         places = ", ".join(f"{uri} for {seconds:.0f} s" for uri, seconds in reading) or "no shard"
         LOG.warning(
             "no data for step %d after %.0f s; reading %s",
-            self._delivered + 1,
+            self._recorder.delivered + 1,
             self._stall_seconds,
             places,
         )
@@ -354,11 +321,6 @@ class ShardLoader:
             piece=self.piece,
         )
 
-    def _remember(self, cursor: Cursor) -> None:
-        self._cursors[cursor.step] = cursor
-        while len(self._cursors) > REMEMBERED_CURSORS:
-            self._cursors.popitem(last=False)
-
     def _warn_if_blanked(self, step: PreparedStep) -> None:
         share = step.blanked_tokens / max(step.rows.tokens.size, 1)
         if share > BLANKED_SHARE_WARNING and not self._warned:
@@ -370,19 +332,3 @@ class ShardLoader:
                 step.step,
                 self._source.revision.number,
             )
-
-    def _event(self, name: str, step: int, values: Mapping[str, Any]) -> None:
-        self._note(Kind.EVENT, step, {"event": name, **values})
-
-    def _note(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
-        if self._writer is None or self.piece is None:
-            return
-        note = NoteRecord(
-            kind=kind,
-            piece=self.piece,
-            step=step,
-            rank=self.topology.dp_rank,
-            replica=self.topology.replica,
-            values=values,
-        )
-        self._writer.append(prepare_note(note))

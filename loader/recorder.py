@@ -1,0 +1,139 @@
+"""What one process records of its run, and which step its trainer has completed."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .cursor import Cursor
+from .errors import NotFound, ShardwardError, UsageError
+from .journal import JournalWriter
+from .journal_frame import Kind, Prepared
+from .records import NoteRecord, prepare_note
+from .topology import Topology
+
+REMEMBERED_CURSORS = 4096
+FORGOTTEN_REPORTS = 8
+
+
+class Recorder:
+    """Journals deliveries and reports, and keeps the cursors of recent steps.
+
+    Args:
+        writer: the process's journal, None to record nothing.
+        piece: branch piece of the records.
+        topology: the process's place.
+        loaded: cursor that the loader started from.
+
+    Attributes:
+        delivered: last step handed out.
+        completed: last step that the trainer reported.
+    """
+
+    def __init__(
+        self, writer: JournalWriter | None, piece: int | None, topology: Topology, loaded: Cursor
+    ) -> None:
+        self._writer = writer
+        self._piece = piece
+        self._topology = topology
+        self._loaded = loaded.step
+        self.completed = self.delivered = loaded.step
+        self._cursors: OrderedDict[int, Cursor] = OrderedDict({loaded.step: loaded})
+
+    def deliver(self, frame: Prepared | None, cursor: Cursor) -> None:
+        """Write a delivered record and remember the cursor after its step.
+
+        Raises:
+            UsageError: the step is not the one after the last delivered.
+        """
+        if cursor.step != self.delivered + 1:
+            raise UsageError(
+                f"step {cursor.step} was made ready, step {self.delivered + 1} is next; "
+                "hand out the steps of one source in order"
+            )
+        if self._writer is not None and frame is not None:
+            self._writer.append(frame)
+        self.delivered = cursor.step
+        self._cursors[cursor.step] = cursor
+        while len(self._cursors) > REMEMBERED_CURSORS:
+            self._cursors.popitem(last=False)
+
+    def complete(
+        self, step: int, signals: Mapping[str, Any], sample_loss: Sequence[float] | None
+    ) -> None:
+        """Record that `step` and all before it are done; see `ShardLoader.observe`."""
+        if not self.completed <= step <= self.delivered:
+            raise UsageError(
+                f"step {step} was reported; steps up to {self.completed} are complete and up to "
+                f"{self.delivered} delivered: report each step once, in order, after it is done"
+            )
+        for done in range(self.completed + 1, step + 1):
+            self.note(Kind.COMPLETED, done, {})
+        self.completed = step
+        values = {name: value for name, value in signals.items() if value is not None}
+        if values:
+            self.note(Kind.TELEMETRY, step, values)
+        if sample_loss is not None:
+            self.note(Kind.SAMPLE_LOSS, step, {"loss": [float(loss) for loss in sample_loss]})
+
+    def latest(self) -> Cursor:
+        """Return the cursor of the last completed step; see `ShardLoader.state_dict`."""
+        silent = self.completed == self._loaded
+        if silent and self.delivered - self.completed >= FORGOTTEN_REPORTS:
+            raise ShardwardError(
+                f"steps {self.completed + 1} to {self.delivered} were delivered and none was "
+                "reported as completed; call observe(step) after each optimizer step, or save "
+                "batch.cursor_after"
+            )
+        return self.at(self.completed)
+
+    def at(self, step: int) -> Cursor:
+        """Return the cursor of a recent step.
+
+        Raises:
+            NotFound: the step is not delivered yet, or too long ago.
+        """
+        if step not in self._cursors:
+            raise NotFound(
+                f"no cursor of step {step} is kept; the latest is of step {self.delivered}"
+            )
+        return self._cursors[step]
+
+    def checkpoint(self, step: int, path: Path | str | None) -> Cursor:
+        """Record a checkpoint durably; see `ShardLoader.checkpoint`."""
+        if step > self.completed:
+            raise UsageError(
+                f"a checkpoint of step {step} was announced, step {self.completed} is the last "
+                "completed one; call observe(step) first"
+            )
+        cursor = self.at(step)
+        place = None if path is None else str(path)
+        self.note(Kind.CHECKPOINT, step, {"cursor": cursor.to_json(), "path": place})
+        if self._writer is not None:
+            self._writer.sync()
+        return cursor
+
+    def event(self, name: str, step: int, values: Mapping[str, Any]) -> None:
+        """Record something that happened at `step`."""
+        self.note(Kind.EVENT, step, {"event": name, **values})
+
+    def note(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
+        """Write a JSON record."""
+        if self._writer is None or self._piece is None:
+            return
+        note = NoteRecord(
+            kind=kind,
+            piece=self._piece,
+            step=step,
+            rank=self._topology.dp_rank,
+            replica=self._topology.replica,
+            values=values,
+        )
+        self._writer.append(prepare_note(note))
+
+    def close(self) -> None:
+        """Make the journal durable and free the run."""
+        if self._writer is not None:
+            self._writer.close()
