@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 from rich.console import Console
 
+from ..loader.errors import MismatchError
 from ..loader.manifest import Manifest
 from ..loader.run import Run
 from ..quarantine.respond.chain import ChainHead
@@ -33,8 +34,18 @@ def actor_option(command: Command) -> Command:
 
 
 def corpus_of(run: Run, manifest: Path | None) -> Manifest:
-    """Open the manifest given, or the one the run was made with."""
-    return Manifest.load(manifest or run.manifest_path)
+    """Open the manifest given, or the one the run was made with; it must be the run's.
+
+    Raises:
+        MismatchError: it describes another corpus.
+    """
+    found = Manifest.load(manifest or run.manifest_path)
+    if found.fingerprint != run.fingerprint:
+        raise MismatchError(
+            f"the manifest {found.path} is of corpus {found.fingerprint[:12]}, the run of "
+            f"{run.fingerprint[:12]}; give the manifest that the run was made with"
+        )
+    return found
 
 
 def entry_rows(entries: Sequence[Entry]) -> list[list[object]]:

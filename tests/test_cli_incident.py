@@ -135,6 +135,41 @@ def test_the_skipped_positions_are_not_delivered_and_the_rest_is(desk: Desk) -> 
     assert len(skipped) == 12
 
 
+def test_L13_a_job_requeued_after_a_newer_checkpoint_goes_on_from_it(desk: Desk) -> None:
+    desk.go("resume")
+    desk.train_on()
+
+    orders = resume(desk.run)
+
+    assert orders is not None
+    assert (orders.kind, orders.checkpoint.step, orders.checkpoint.piece) == ("continue", 70, 2)
+    assert (orders.cursor.step, orders.cursor.revision) == (70, 1)
+    assert orders.learning_rate_factor == 1.0
+    train(desk.run, desk.manifest, steps=80, cursor=orders.cursor)
+    again = resume(desk.run)
+    assert again is not None
+    assert again.checkpoint.step == 80
+
+
+def test_S9_both_skip_ranges_are_honoured_and_reported(desk: Desk) -> None:
+    desk.go("rewind")
+    desk.quarantine(
+        "add", "--positions", "0:134-136", "--as", "skip", "--reason", "second", "--incident",
+        "INC-0001",
+    )  # fmt: skip
+    desk.json("skip", "INC-0001", "--window", "60-65", "--yes")
+    desk.json("resume", "INC-0001", "--watch-length", "12", "--yes")
+    desk.train_on()
+
+    report = desk.json("report", "INC-0001")["report"]
+    ranges = [(r["start"], r["end"]) for d in report["decisions"] for r in d["scope"]["ranges"]]
+    with Ledger.open(desk.run) as ledger:
+        tables = [ledger.step_documents(step) for step in range(51, 76)]
+    delivered = {p for table in tables for p in table["sample_position"].to_pylist()}
+    assert len(ranges) == report["skip"]["skips"] == 2
+    assert not delivered & {p for start, end in ranges for p in range(start, end)}
+
+
 @pytest.mark.parametrize(
     ("words", "missing"),
     [

@@ -1,0 +1,129 @@
+"""`shardward quarantine`: revisions, impact, audits, bulk decisions and the export."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from helpers_respond import make_corpus, make_run, text_of
+
+from shardward.cli.main import cli
+
+
+class Desk:
+    def __init__(self, home: Path) -> None:
+        self.manifest = make_corpus(home)
+        self.run = make_run(home, self.manifest)
+
+    def type(self, *words: str) -> Result:
+        return CliRunner().invoke(cli, ["quarantine", *words, "--run", str(self.run.path)])
+
+    def json(self, *words: str) -> Any:
+        result = self.type(*words, "--json")
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    def add(self, *docs: int) -> None:
+        named = [word for doc in docs for word in ("--doc", str(doc))]
+        self.json("add", *named, "--reason", "junk", "--yes")
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_the_impact_is_shown_before_publishing(desk: Desk) -> None:
+    desk.add(0, 1, 2)
+
+    shown = desk.json("impact", "--batch", "4", "--by", "lang")
+
+    assert shown["documents"] == 3
+    assert shown["tokens"] == sum(len(text_of(d)) for d in range(3))
+    assert {s["name"]: s["documents"] for s in shown["sources"]} == {"de": 1, "en": 2}
+    assert {s["name"]: s["documents"] for s in shown["groups"]} == {"de": 1, "en": 2}
+    assert shown["steps"] >= 1
+    assert 0 < shown["blanked_share"] < 0.2
+    assert "blanked share" in desk.type("impact").output
+    assert not (desk.run.path / "revisions").exists()
+
+
+def test_publishing_needs_yes_and_gives_the_next_number(desk: Desk) -> None:
+    desk.add(3)
+
+    assert desk.json("publish") == {
+        **desk.json("publish"),
+        "done": False,
+        "revision": 1,
+        "added": 1,
+    }
+    assert not (desk.run.path / "revisions").exists()
+    assert desk.json("publish", "--yes")["revision"] == 1
+    assert desk.json("show", "1")["excluded"][0]["doc"] == 3
+
+
+def test_the_difference_of_two_revisions_is_shown(desk: Desk) -> None:
+    desk.add(3)
+    desk.json("publish", "--yes")
+    desk.json("release", "--doc", "3", "--reason", "fine", "--yes")
+    desk.add(4, 5)
+    desk.json("publish", "--yes")
+
+    shown = desk.json("diff", "1", "2")
+
+    assert (shown["added"], shown["released"]) == ([4, 5], [3])
+    assert "2 documents more, 1 let in again" in desk.type("diff", "1", "2").output
+    assert desk.type("diff", "1", "9").exit_code == 1
+
+
+def test_a_shard_is_audited_from_hold_to_release(desk: Desk) -> None:
+    desk.json("audit-start", "s1.parquet", "--sample", "3", "--reason", "near it", "--yes")
+    assert desk.json("list")["total"] == 20
+    sample = desk.json("audit", "s1.parquet")["audits"][0]["open"]
+
+    refused = desk.type("audit-finish", "s1.parquet", "--reason", "r", "--yes")
+    assert "3 of 3 sampled documents" in refused.stderr
+    for index, doc in enumerate(sample):
+        verdict = "bad" if index == 0 else "ok"
+        desk.json("audit-review", "s1.parquet", str(doc), verdict, "--reason", "read", "--yes")
+    desk.json("audit-finish", "s1.parquet", "--reason", "mostly fine", "--yes")
+
+    assert [d["doc"] for d in desk.json("list")["documents"]] == [sample[0]]
+    assert "s1.parquet" in desk.type("audit").output
+
+
+def test_a_bulk_decision_is_counted_and_confirmed(desk: Desk) -> None:
+    words = ("bulk", "--source", "de", "--reason", "another language")
+    assert desk.json(*words)["documents"] == 20
+
+    unconfirmed = desk.type(*words, "--yes")
+    assert unconfirmed.exit_code == 2
+    assert "say --expect 20 --yes" in unconfirmed.stderr
+
+    desk.json(*words, "--expect", "20", "--yes")
+    assert desk.json("list")["total"] == 20
+
+
+def test_the_export_is_json_lines_without_text(desk: Desk) -> None:
+    desk.add(7)
+
+    rows = [json.loads(line) for line in desk.type("export").stdout.splitlines()]
+
+    assert [row["doc"] for row in rows] == [7]
+    assert rows[0]["schema_version"] == 1
+    assert "reason" not in rows[0]
+    assert "junk" in desk.type("export", "--reasons").stdout
+
+
+def test_another_corpus_is_refused(desk: Desk, tmp_path: Path) -> None:
+    desk.add(3)
+    desk.json("publish", "--yes")
+    other = make_corpus(tmp_path / "other", documents=30)
+
+    result = desk.type("publish", "--manifest", str(other.path), "--yes")
+
+    assert result.exit_code == 1
+    assert "give the manifest that the run was made with" in result.stderr
