@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 
 from ..loader.errors import UsageError
+from ..loader.files import write_atomic
+from ..quarantine.diagnose.chart import html_chart, text_chart
+from ..quarantine.diagnose.compare import Comparison
+from ..quarantine.diagnose.compare import compare as compare_runs
 from ..quarantine.diagnose.config import MonitorConfig
 from ..quarantine.diagnose.events import Event
+from ..quarantine.diagnose.fragility import Fragility, fragility
 from ..quarantine.diagnose.monitor import detect
+from ..quarantine.diagnose.picture import png_chart
 from ..quarantine.diagnose.signals import Log, read_log
-from .output import emit, json_option, table
+from .output import emit, json_option, progress, say, table
 
 EXIT_FOUND = 3
+PROGRESS_ROWS = 200_000
 
 
 @click.group()
@@ -25,38 +34,55 @@ def monitor() -> None:
     Examples:
       shardward monitor check train.csv
       shardward monitor check trainer_state.json --json
+      shardward monitor compare run-a.csv run-b.csv
     """
+
+
+def columns_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that name columns and scale the monitor."""
+    for option in (
+        click.option(
+            "--short-run", is_flag=True, help="Scale the monitor to a run of a few hundred steps."
+        ),
+        click.option(
+            "--rule",
+            type=click.Choice(["robust", "classic"]),
+            default="robust",
+            show_default=True,
+            help="'classic' is the dual average (0.99, ratio 3), for those who want it.",
+        ),
+        click.option("--window", type=int, default=None, help="Points in the trend; 128."),
+        click.option("--warmup", type=int, default=None, help="First steps, not judged; 500."),
+        click.option("--grad-norm", "gradient", default=None, help="Column of the gradient norm."),
+        click.option("--loss", default=None, help="Column of the training loss."),
+        click.option("--step", default=None, help="Column of the step."),
+    ):
+        command = option(command)
+    return command
 
 
 @monitor.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--step", "step_column", default=None, help="Column of the step.")
-@click.option("--loss", "loss_column", default=None, help="Column of the training loss.")
-@click.option("--grad-norm", "gradient_column", default=None, help="Column of the gradient norm.")
-@click.option("--warmup", type=int, default=None, help="Steps not judged; 500 by default.")
-@click.option("--window", type=int, default=None, help="Points in the baseline; 128 by default.")
-@click.option(
-    "--short-run", is_flag=True, help="Scale warm-up and window to a run of a few hundred steps."
-)
+@columns_options
 @click.option("--blips", is_flag=True, help="List single high losses too, which page nobody.")
 @click.option("--no-gate", is_flag=True, help="Exit 0 even when something pages.")
+@click.option(
+    "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Write a .html or .png chart."
+)
 @json_option
 @click.pass_context
 def check(
     ctx: click.Context,
+    /,
     *,
     file: Path,
-    step_column: str | None,
-    loss_column: str | None,
-    gradient_column: str | None,
-    warmup: int | None,
-    window: int | None,
-    short_run: bool,
     blips: bool,
     no_gate: bool,
+    plot: Path | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
-    """List the events of a log: CSV, JSON lines or Hugging Face trainer_state.json.
+    """List the events of a log: CSV, JSON lines, trainer_state.json or a TensorBoard file.
 
     Exits 3 when an event pages (a spike, a divergence, a loss that is not finite), so that a
     job can be gated on it.
@@ -66,10 +92,12 @@ def check(
       shardward monitor check train.csv
       shardward monitor check wandb.jsonl --loss train/lm_loss --json
       shardward monitor check short.csv --short-run --blips --no-gate
+      shardward monitor check train.csv --plot train.html
     """
-    chosen = {"step": step_column, "loss": loss_column, "grad_norm": gradient_column}
-    log = read_log(file, columns={name: each for name, each in chosen.items() if each})
-    events = detect(log.series, _config(log, warmup=warmup, window=window, short_run=short_run))
+    if plot is not None and plot.suffix not in (".html", ".png"):
+        raise UsageError(f"--plot {plot} must end in .html or .png")
+    log, events = _events(file, options)
+    fragile = fragility(log.series["loss"], events)
     shown = [event for event in events if event.page or blips or event.kind != "blip"]
     payload = {
         "file": str(file),
@@ -78,44 +106,109 @@ def check(
         "skipped": list(log.skipped),
         "blips": sum(event.kind == "blip" for event in events),
         "pages": sum(event.page for event in events),
+        "fragility": fragile.to_json(),
         "events": [event.to_json() for event in shown],
     }
-    emit(as_json, payload, lambda console: _render(console, log, events, shown))
+    if plot is not None:
+        _write_plot(plot, file.name, log, events)
+    emit(as_json, payload, lambda console: _render(console, log, events, shown, fragile))
     if payload["pages"] and not no_gate:
         ctx.exit(EXIT_FOUND)
 
 
-def _config(log: Log, *, warmup: int | None, window: int | None, short_run: bool) -> MonitorConfig:
+@monitor.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("other", type=click.Path(path_type=Path))
+@columns_options
+@json_option
+def compare(*, run: Path, other: Path, as_json: bool, **options: Any) -> None:
+    """Compare the logs of two runs: the same data, and the same spikes?
+
+    The rank correlation of the residuals says whether both saw the same batches. On the same
+    data, spikes that coincide make the data suspect; spikes of one run alone clear it.
+
+    \b
+    Examples:
+      shardward monitor compare run-a.csv run-b.csv
+      shardward monitor compare a100.csv h100.csv --json
+    """
+    log, events = _events(run, options)
+    other_log, other_events = _events(other, options)
+    found = compare_runs(log.series, other_log.series, events, other_events)
+    payload = {"run": str(run), "other": str(other), **found.to_json()}
+    emit(as_json, payload, lambda console: _render_comparison(console, found))
+
+
+def _events(file: Path, options: dict[str, Any]) -> tuple[Log, list[Event]]:
+    chosen = {name: options[key] for name, key in _COLUMNS.items() if options[key]}
+    log = read_log(file, columns=chosen)
+    config, points = _config(log, options), len(log.series["loss"])
+    if points < PROGRESS_ROWS:
+        return log, detect(log.series, config)
+    with progress(f"judging {file.name}", points) as advance:
+        return log, detect(log.series, config, advance=advance)
+
+
+_COLUMNS = {"step": "step", "loss": "loss", "grad_norm": "gradient"}
+
+
+def _config(log: Log, options: dict[str, Any]) -> MonitorConfig:
+    given = {"warmup_steps": options["warmup"], "window": options["window"]}
     try:
         config = MonitorConfig()
-        if short_run:
+        if options["short_run"]:
             config = MonitorConfig.for_short_run(len(log.series["loss"]))
-        given = {"warmup_steps": warmup, "window": window}
-        return config.changed(**{name: value for name, value in given.items() if value is not None})
+        changes = {name: value for name, value in given.items() if value is not None}
+        return config.changed(rule=options["rule"], **changes)
     except ValueError as error:
         raise UsageError(str(error)) from error
 
 
-def _render(console: Console, log: Log, events: list[Event], shown: list[Event]) -> None:
+def _write_plot(plot: Path, title: str, log: Log, events: list[Event]) -> None:
+    loss = log.series["loss"]
+    if plot.suffix == ".png":
+        write_atomic(plot, png_chart(title, loss, events))
+    else:
+        write_atomic(plot, html_chart(title, loss, events).encode())
+    say(f"wrote {plot}")
+
+
+def _render(
+    console: Console, log: Log, events: list[Event], shown: list[Event], fragile: Fragility
+) -> None:
     for line in log.skipped:
         console.print(f"skipped: {line}")
+    console.print(text_chart(log.series["loss"], events, width=min(console.width - 12, 160)))
     if shown:
         columns = ("event", "page", "onset", "paged", "back", "peak", "trend", "score", "signals")
-        rows = [
-            (
-                event.kind,
-                "yes" if event.page else "no",
-                event.onset,
-                event.detected,
-                event.end if event.end is not None else "-",
-                event.peak,
-                event.baseline,
-                event.z,
-                ", ".join(event.signals),
-            )
-            for event in shown
-        ]
-        console.print(table("", columns, rows))
+        console.print(table("", columns, [_row(event) for event in shown]))
     blips = sum(event.kind == "blip" for event in events)
     pages = sum(event.page for event in events)
-    console.print(f"{len(log.series['loss'])} points, {pages} pages, {blips} blips")
+    console.print(
+        f"{len(log.series['loss'])} points, {pages} pages, {blips} blips; "
+        f"{fragile.spikes_per_thousand:.2f} pages per 1,000 points, trend {fragile.trend:+.2f}"
+    )
+    if fragile.far_share is not None:
+        console.print(f"{fragile.far_share:.3%} of the losses are 7 sigma off the mean of 1,000")
+
+
+def _row(event: Event) -> tuple[object, ...]:
+    return (
+        event.kind,
+        "yes" if event.page else "no",
+        event.onset,
+        event.detected,
+        event.end if event.end is not None else "-",
+        event.peak,
+        event.baseline,
+        event.z,
+        ", ".join(event.signals),
+    )
+
+
+def _render_comparison(console: Console, found: Comparison) -> None:
+    correlation = "unknown" if found.correlation is None else f"{found.correlation:.3f}"
+    verdict = {True: "the same data", False: "other data", None: "cannot say"}[found.same_data]
+    console.print(f"{found.common_points} common points, rank correlation {correlation}: {verdict}")
+    console.print(f"spikes in both: {', '.join(map(str, found.coinciding)) or 'none'}")
+    console.print(f"spikes of the first alone: {', '.join(map(str, found.alone)) or 'none'}")

@@ -105,6 +105,41 @@ def test_an_empty_file_is_one_line_on_stderr(tmp_path: Path) -> None:
     assert result.stderr.startswith("error: ")
 
 
+def test_a_chart_is_drawn_above_the_table(tmp_path: Path) -> None:
+    assert "▲" in shardward("check", logged(tmp_path, SPIKE)).stdout
+
+
+@pytest.mark.parametrize(("name", "start"), [("a.html", b"<!doctype"), ("a.png", b"\x89PNG")])
+def test_a_plot_is_written(tmp_path: Path, name: str, start: bytes) -> None:
+    shardward("check", logged(tmp_path, SPIKE), "--plot", tmp_path / name)
+
+    assert (tmp_path / name).read_bytes().startswith(start)
+
+
+def test_a_plot_of_another_kind_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    result = shardward("check", tmp_path / "none.csv", "--plot", tmp_path / "a.gif")
+
+    assert (result.exit_code, ".html or .png" in result.stderr) == (2, True)
+
+
+def test_the_classic_rule_can_be_chosen(tmp_path: Path) -> None:
+    assert shardward("check", logged(tmp_path, SPIKE), "--rule", "classic").exit_code == 0
+
+
+def test_twin_runs_on_the_same_data_are_recognised(tmp_path: Path) -> None:
+    batches = np.random.default_rng(5).normal(0, 0.1, 1500)
+    (tmp_path / "b").mkdir()
+    first = logged(tmp_path, SPIKE + batches)
+    second = logged(tmp_path / "b", curve(1500, seed=9) + batches)
+
+    answer = json.loads(shardward("compare", first, second, "--json").stdout)
+
+    validate(answer, load_schema("monitor-comparison.v1"))
+    assert answer["same_data"] is True
+    assert answer["alone"] == [1000]
+    assert "the same data" in shardward("compare", first, second).stdout
+
+
 @pytest.mark.parametrize("loss", [np.full(800, 2.0), np.array([2.0]), np.zeros(800)])
 def test_constant_and_single_row_logs_page_nobody(tmp_path: Path, loss: Array) -> None:
     assert shardward("check", logged(tmp_path, loss)).exit_code == 0

@@ -114,7 +114,8 @@ def test_a_signal_that_moved_before_the_loss_sets_the_onset() -> None:
     loss, update = spiked(curve(1500), 1000, TAIL), np.full(1500, 1e-3)
     update[994:1004] = 0.5
     monitor = Monitor()
-    feed(monitor, loss=loss, **{"update_ratio/layers.3": update})
+    for step, (value, ratio) in enumerate(zip(loss.tolist(), update.tolist(), strict=True), 1):
+        monitor.update(step, loss=value, **{"update_ratio/layers.3": ratio})
 
     (page,) = monitor.pages
     assert page.onset == 995

@@ -7,11 +7,13 @@ import math
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardward.loader.errors import FormatError, NotFound, ShardwardError
+from shardward.quarantine.diagnose import bulk
 from shardward.quarantine.diagnose.signals import read_log, read_series
 
 
@@ -147,15 +149,58 @@ def test_a_directory_is_not_a_log(tmp_path: Path) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=300))
-def test_any_bytes_are_read_or_refused_in_words(tmp_path_factory: object, data: bytes) -> None:
-    directory = tmp_path_factory.mktemp("any")  # type: ignore[attr-defined]
+def test_any_bytes_are_read_or_refused_in_words(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
+    directory = tmp_path_factory.mktemp("any")
     with suppress(ShardwardError):
         read_log(written(directory, data))
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(alphabet='0123456789eE+-.,"\n nainf{}:[]_', max_size=200))
-def test_any_hostile_rows_are_read_or_refused_in_words(tmp_path_factory: object, text: str) -> None:
-    directory = tmp_path_factory.mktemp("any")  # type: ignore[attr-defined]
+def test_any_hostile_rows_are_read_or_refused_in_words(
+    tmp_path_factory: pytest.TempPathFactory, text: str
+) -> None:
+    directory = tmp_path_factory.mktemp("any")
     with suppress(ShardwardError):
         read_log(written(directory, "step,loss\n" + text))
+
+
+def test_a_large_regular_csv_is_read_by_columns_with_the_same_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        f"{step},{'nan' if step == 7 else step / 3},{'' if step % 5 else 0.5}"
+        for step in range(1, 200)
+    ]
+    path = written(tmp_path, "step,loss,grad_norm\n" + "\n".join(rows) + "\n")
+    by_rows = read_series(path)
+    monkeypatch.setattr(bulk, "WORTH_IT", 0)
+
+    by_columns = read_series(path)
+
+    assert bulk.read_regular_csv(path, {}) is not None
+    for name, series in by_rows.items():
+        assert by_columns[name].steps.tolist() == series.steps.tolist()
+        np.testing.assert_array_equal(by_columns[name].values, series.values)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "step,loss\n1,2\n2,high\n",
+        "step,loss\n1.5,2\n",
+        "step,loss\n-1,2\n",
+        "step,loss\n1,2,3\n",
+        "step,loss,loss\n1,2,3\n",
+        "a,b\n1,2\n",
+        '{"step": 1}\n',
+    ],
+)
+def test_a_large_irregular_log_is_left_to_the_row_reader(
+    tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "WORTH_IT", 0)
+
+    assert bulk.read_regular_csv(written(tmp_path, text), {}) is None

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 CLIP = 4.0
 MAD_TO_SD = 1.4826
 SMALL_SAMPLE = 4.0
+# A full window is fitted anew at every fourth point: a line through 128 hardly turns sooner.
+REFIT = 4
 LEAST_AFTER_RESTART = 16
 
 
@@ -35,6 +37,7 @@ class Baseline:
         self._y: NDArray[np.float64] = np.empty(4 * window)
         self._end = 0
         self._fit: tuple[float, float, float, float] | None = None
+        self._stale = 0
 
     @property
     def points(self) -> int:
@@ -53,7 +56,7 @@ class Baseline:
     def expect(self, step: int) -> tuple[float, float]:
         """Return the (prediction, standard deviation) for `step`, on the baseline's scale."""
         if self._fit is None:
-            self._fit = self._refit()
+            self._fit, self._stale = self._refit(), 0
         centre, slope, level, deviation = self._fit
         x = min(_coordinate(step), self._furthest())
         return level + slope * (x - centre), deviation
@@ -75,7 +78,9 @@ class Baseline:
         self._x[self._end] = _coordinate(step)
         self._y[self._end] = y
         self._end += 1
-        self._fit = None
+        self._stale += 1
+        if self._stale >= REFIT or self.points < 2 * self._least:
+            self._fit = None
 
     def restart(self, keep: int) -> None:
         """Forget all but the last `keep` points, and judge again from 16 on."""
@@ -94,6 +99,8 @@ class Baseline:
             "x": self._x[first : self._end].tolist(),
             "y": self._y[first : self._end].tolist(),
             "enough": self._enough,
+            "fit": None if self._fit is None else list(self._fit),
+            "stale": self._stale,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -102,7 +109,9 @@ class Baseline:
         self._x[:held] = state["x"]
         self._y[:held] = state["y"]
         self._end, self._enough = held, state["enough"]
-        self._fit = None
+        fit = state["fit"]
+        self._fit = None if fit is None else (fit[0], fit[1], fit[2], fit[3])
+        self._stale = state["stale"]
 
     def _compact(self) -> None:
         held = self.window

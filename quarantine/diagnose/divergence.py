@@ -12,6 +12,8 @@ from .config import MonitorConfig
 
 NOISE_MARGIN = 1.5
 REARM = 0.3
+# A median of 32 points hardly moves in four.
+EVERY = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,7 @@ class ClimbRule:
         self._level: float | None = None
         self._best = float("inf")
         self._best_step = 0
+        self._seen = 0
         self._above = 0
         self._above_since: int | None = None
         self._armed = True
@@ -55,7 +58,8 @@ class ClimbRule:
     def update(self, step: int, loss: float) -> Climb | None:
         """Return the climb that this observation completes."""
         self._last.append(loss)
-        if len(self._last) < 16:
+        self._seen += 1
+        if len(self._last) < 16 or self._seen % EVERY:
             return None
         values = np.fromiter(self._last, float, len(self._last))
         self._level = level = float(np.median(values))
@@ -71,7 +75,7 @@ class ClimbRule:
         return self._count(step, level, noise)
 
     def _count(self, step: int, level: float, noise: float) -> Climb | None:
-        self._above += 1
+        self._above += EVERY
         since = self._above_since = self._above_since or step
         long_enough = (
             self._above >= self.config.divergence_points
@@ -88,6 +92,7 @@ class ClimbRule:
             "last": list(self._last),
             "best": None if self._best == float("inf") else self._best,
             "best_step": self._best_step,
+            "seen": self._seen,
             "above": self._above,
             "above_since": self._above_since,
             "armed": self._armed,
@@ -99,5 +104,6 @@ class ClimbRule:
         self._last = deque(state["last"], maxlen=32)
         self._best = float("inf") if state["best"] is None else state["best"]
         self._best_step, self._above = state["best_step"], state["above"]
+        self._seen = state["seen"]
         self._above_since, self._armed = state["above_since"], state["armed"]
         self._level = state["level"]

@@ -7,7 +7,7 @@ feeds it the same reduced loss and gradient norm gets the same answer, with no c
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, SupportsFloat
 
 from ...loader.errors import FormatError
@@ -18,16 +18,16 @@ from .divergence import Climb, ClimbRule
 from .events import Event, Kind, event_from_state
 from .extras import Extras
 from .numerics import FiniteRule, ScaleRule, is_finite
-from .series import Series
+from .series import Series, rows_of
 from .spikes import HISTORY, SpikeRule
 
 LOSS = "loss"
-GRADIENT = "grad_norm"
 STATE_VERSION = 1
 # A divergence has ended when this share of its height is left.
 REMAINS = 0.1
 MOVED_SD = 2.5
 MOST_RECORDS = 1000
+ROWS_AT_ONCE = 1 << 16
 
 
 class Item(Protocol):
@@ -109,6 +109,8 @@ class Monitor:
     def _step(self, step: int, extras: Mapping[str, float]) -> list[Event]:
         """Notice what the step brings besides its loss."""
         change = self._context.changed(extras)
+        if step <= self.config.warmup_steps:
+            change = None
         if self._last_step is not None and step < self._last_step:
             change = f"the log steps back from {self._last_step} to {step}"
             self._rule.interrupt()
@@ -319,10 +321,16 @@ class Monitor:
         self._last_step, self._last_loss_step = state["last_step"], state["last_loss_step"]
 
 
-def detect(series: Mapping[str, Series], config: MonitorConfig | None = None) -> list[Event]:
+def detect(
+    series: Mapping[str, Series],
+    config: MonitorConfig | None = None,
+    *,
+    advance: Callable[[int], None] | None = None,
+) -> list[Event]:
     """Return the events of a finished log, as a monitor that watched it would have them.
 
     Steps are judged in the order of logging; other signals count at the step they were logged.
+    `advance` is told now and then how many more rows are done.
 
     Raises:
         ValueError: there is no series named "loss".
@@ -331,17 +339,14 @@ def detect(series: Mapping[str, Series], config: MonitorConfig | None = None) ->
         known = ", ".join(sorted(series)) or "nothing"
         raise ValueError(f"no series named 'loss' among {known}; name the loss column")
     monitor = Monitor(config)
-    others = {name: _by_step(each) for name, each in series.items() if name != LOSS}
-    gradients = others.pop(GRADIENT, {})
     loss = series[LOSS]
-    for step, value in zip(loss.steps.tolist(), loss.values.tolist(), strict=True):
-        values = {name: each[step] for name, each in others.items() if step in each}
-        monitor.update(step, loss=value, grad_norm=gradients.get(step), **values)
+    for first in range(0, len(loss), ROWS_AT_ONCE):
+        rows = slice(first, first + ROWS_AT_ONCE)
+        for step, values in rows_of(series, loss.steps[rows], rows):
+            monitor.update(step, **values)
+        if advance is not None:
+            advance(min(ROWS_AT_ONCE, len(loss) - first))
     return monitor.events
-
-
-def _by_step(series: Series) -> dict[int, float]:
-    return dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
 
 
 def _number(value: Value) -> float:

@@ -1,8 +1,8 @@
 """Logged signals as series: the edge where files are read.
 
-CSV (with a header), JSON lines and Hugging Face `trainer_state.json` are told apart by their
-content, not by their name. A cell that is empty is a gap; a logged NaN is kept, since in the
-loss it is an event.
+CSV (with a header), JSON lines, Hugging Face `trainer_state.json` and TensorBoard event files
+are told apart by their content, not by their name. A cell that is empty is a gap; a logged NaN
+is kept, since in the loss it is an event.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from typing import Any
 import numpy as np
 
 from ...loader.errors import FormatError, NotFound
+from .bulk import read_regular_csv
 from .columns import canonical_names
 from .series import Series
+from .tensorboard import is_event_file, read_scalars
 
 MISSING = frozenset({"", "none", "null", "na", "n/a", "-"})
 LARGEST_STEP = 2**62
@@ -48,7 +50,8 @@ def read_log(path: Path | str, *, columns: Mapping[str, str] | None = None) -> L
     """Read the log at `path`.
 
     Args:
-        path: A CSV file, JSON lines, or a Hugging Face `trainer_state.json`.
+        path: A CSV file, JSON lines, a Hugging Face `trainer_state.json` or a TensorBoard
+            event file.
         columns: The column to take for a name ("step", "loss", "grad_norm", ...) where the
             usual names do not find it.
 
@@ -57,22 +60,32 @@ def read_log(path: Path | str, *, columns: Mapping[str, str] | None = None) -> L
         FormatError: the file is empty, not text, lacks a column or holds a cell that is not a
             number; the message names file and row.
     """
-    path = Path(path)
-    text = _read_text(path)
-    rows, skipped = _rows(text, path)
-    chosen = dict(columns or {})
+    path, chosen = Path(path), dict(columns or {})
+    if path.is_file():
+        regular = read_regular_csv(path, chosen)
+        if regular is not None:
+            return Log(series=regular)
+    data = _read_bytes(path)
+    if data and is_event_file(path, data[:16]):
+        scalars, skipped = read_scalars(path, data)
+        rows = [_Row(number=index, cells=cells) for index, cells in enumerate(scalars, start=1)]
+    else:
+        rows, skipped = _rows(_text(data, path), path)
     return _collect(rows, chosen, path, skipped)
 
 
-def _read_text(path: Path) -> str:
+def _read_bytes(path: Path) -> bytes:
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except FileNotFoundError:
         raise NotFound(f"{path} does not exist; give the path of a training log") from None
     except IsADirectoryError:
-        raise FormatError(f"{path} is a directory; give one CSV or JSON lines file") from None
+        raise FormatError(f"{path} is a directory; give one log file") from None
     except OSError as error:
         raise FormatError(f"{path} cannot be read ({error.strerror})") from error
+
+
+def _text(data: bytes, path: Path) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

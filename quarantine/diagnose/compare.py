@@ -1,0 +1,141 @@
+"""Two runs side by side: do they see the same data, and do they spike at the same steps?
+
+How high a loss is, is mostly a property of its batch: published runs on the same data have
+residuals with a rank correlation above .98, on other data about .01. Coincidence of events
+between runs on the same data then tests whether the data did it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .events import Event
+from .evidence import Twin
+from .series import Series
+
+TREND_POINTS = 33
+LEAST_COMMON = 64
+SAME_DATA = 0.5
+OTHER_DATA = 0.15
+NEAR_POINTS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What two runs have in common.
+
+    Attributes:
+        common_points: Steps that both logged, with finite losses.
+        correlation: Rank correlation of their residuals from a rolling median, or None.
+        same_data: Whether they saw the same batches; None where it cannot be said.
+        coinciding: Onsets in the first run at which the second has an event too.
+        alone: Onsets in the first run at which the second has none.
+    """
+
+    common_points: int
+    correlation: float | None
+    same_data: bool | None
+    coinciding: tuple[int, ...]
+    alone: tuple[int, ...]
+
+    def twin(self, onset: int) -> Twin | None:
+        """Return the evidence for the event at `onset`, None where the runs cannot say."""
+        if self.same_data is None or onset not in (*self.coinciding, *self.alone):
+            return None
+        return Twin(same_data=self.same_data, coincides=onset in self.coinciding)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the comparison as JSON."""
+        return {
+            "common_points": self.common_points,
+            "correlation": self.correlation,
+            "same_data": self.same_data,
+            "coinciding": list(self.coinciding),
+            "alone": list(self.alone),
+        }
+
+
+def compare(
+    first: Mapping[str, Series],
+    second: Mapping[str, Series],
+    first_events: Sequence[Event],
+    second_events: Sequence[Event],
+) -> Comparison:
+    """Return what two runs have in common, judged by their losses and their events."""
+    steps, ours, theirs = _common(first["loss"], second["loss"])
+    correlation = _correlation(ours, theirs)
+    pages = [event for event in first_events if event.page]
+    onsets = [event.onset for event in pages if len(steps) and steps[0] <= event.onset <= steps[-1]]
+    reach = NEAR_POINTS * _spacing(steps)
+    coinciding = tuple(
+        onset
+        for onset in onsets
+        if any(
+            other.onset - reach <= onset <= max(other.detected, other.onset) + reach
+            for other in second_events
+            if other.page
+        )
+    )
+    return Comparison(
+        common_points=len(steps),
+        correlation=correlation,
+        same_data=_same(correlation),
+        coinciding=coinciding,
+        alone=tuple(onset for onset in onsets if onset not in coinciding),
+    )
+
+
+def _common(
+    first: Series, second: Series
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    ours, theirs = _latest(first), _latest(second)
+    steps = np.array(sorted(ours.keys() & theirs.keys()), dtype=np.int64)
+    return (
+        steps,
+        np.array([ours[step] for step in steps.tolist()], dtype=np.float64),
+        np.array([theirs[step] for step in steps.tolist()], dtype=np.float64),
+    )
+
+
+def _latest(series: Series) -> dict[int, float]:
+    """Return the last finite value of every step."""
+    finite = np.isfinite(series.values)
+    return dict(zip(series.steps[finite].tolist(), series.values[finite].tolist(), strict=True))
+
+
+def _correlation(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> float | None:
+    if len(ours) < max(LEAST_COMMON, TREND_POINTS):
+        return None
+    left, right = _ranks(_residuals(ours)), _ranks(_residuals(theirs))
+    if left.std() == 0 or right.std() == 0:
+        return None
+    return float(np.corrcoef(left, right)[0, 1])
+
+
+def _residuals(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    half = TREND_POINTS // 2
+    padded = np.pad(values, half, mode="edge")
+    trend = np.median(np.lib.stride_tricks.sliding_window_view(padded, TREND_POINTS), axis=1)
+    return np.asarray(values - trend)
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the ranks of `values`, ties sharing the mean of theirs."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return np.asarray((ends - (counts - 1) / 2)[place], dtype=np.float64)
+
+
+def _same(correlation: float | None) -> bool | None:
+    if correlation is None or OTHER_DATA <= correlation < SAME_DATA:
+        return None
+    return correlation >= SAME_DATA
+
+
+def _spacing(steps: NDArray[np.int64]) -> int:
+    return int(np.median(np.diff(steps))) if len(steps) > 1 else 1
