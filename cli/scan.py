@@ -10,14 +10,15 @@ from rich.console import Console
 from ..loader.errors import UsageError
 from ..loader.manifest import Manifest
 from ..quarantine.ledger import Ledger
-from ..quarantine.search.corpus_scan import scan_corpus, scan_documents
-from ..quarantine.search.findings import Finding, Suspect
+from ..quarantine.search.corpus_scan import examine_documents, scan_corpus
+from ..quarantine.search.findings import Suspect
 from ..quarantine.search.incident_window import document_losses, incident_window
 from ..quarantine.search.index_job import build_signatures
+from ..quarantine.search.opinions import panel
 from ..quarantine.search.triage import triage
 from .documents import DocumentList, load_manifest
 from .incident_options import find
-from .output import emit, json_option, manifest_option, progress, run_option, table
+from .output import emit, json_option, manifest_option, progress, run_option, say, table
 from .respond_options import corpus_of
 
 
@@ -29,6 +30,7 @@ from .respond_options import corpus_of
 @click.option("--incident", metavar="ID", default=None, help="Rank the window of this incident.")
 @run_option
 @click.option("--signatures", is_flag=True, help="Only write the index sidecars of the corpus.")
+@click.option("--thorough", is_flag=True, help="Also ask detectors that read every text.")
 @click.option("--workers", type=click.IntRange(0, 256), default=0, help="Processes; 0: this one.")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Rows shown.")
 @json_option
@@ -41,6 +43,7 @@ def scan(
     incident: str | None,
     run: Path,
     signatures: bool,
+    thorough: bool,
     workers: int,
     limit: int,
     as_json: bool,
@@ -73,7 +76,14 @@ def scan(
     elif signatures:
         _index(load_manifest(manifest), workers, as_json)
     else:
-        _scan(load_manifest(manifest), docs, workers, limit, as_json)
+        _scan(
+            load_manifest(manifest),
+            docs=docs,
+            thorough=thorough,
+            workers=workers,
+            limit=limit,
+            as_json=as_json,
+        )
 
 
 def _incident(run: Path, incident_id: str, manifest: Path | None) -> list[Suspect]:
@@ -107,13 +117,29 @@ def _index(manifest: Manifest, workers: int, as_json: bool) -> None:
 
 
 def _scan(
-    manifest: Manifest, docs: list[int] | None, workers: int, limit: int, as_json: bool
+    manifest: Manifest,
+    *,
+    docs: list[int] | None,
+    thorough: bool,
+    workers: int,
+    limit: int,
+    as_json: bool,
 ) -> None:
-    findings = scan_documents(manifest, docs) if docs is not None else _all(manifest, workers)
+    opinions = panel() if thorough or docs is not None else None
+    if docs is not None:
+        report = examine_documents(manifest, docs, panel=opinions)
+    else:
+        with progress("scanning", manifest.documents_count) as advance:
+            report = scan_corpus(manifest, workers=workers, advance=advance, panel=opinions)
+    problems = [*(opinions.problems if opinions else ()), *report.problems]
+    for problem in problems:
+        say(problem)
+    findings = report.findings
     payload = {
         "documents": len(docs) if docs is not None else manifest.documents_count,
         "flagged": len({finding.doc for finding in findings if finding.verdict}),
         "findings": [finding.to_json() for finding in findings],
+        "problems": problems,
     }
 
     def render(console: Console) -> None:
@@ -125,11 +151,6 @@ def _scan(
         _say_more(console, len(findings), limit)
 
     emit(as_json, payload, render)
-
-
-def _all(manifest: Manifest, workers: int) -> list[Finding]:
-    with progress("scanning", manifest.documents_count) as advance:
-        return scan_corpus(manifest, workers=workers, advance=advance)
 
 
 def _say_more(console: Console, total: int, limit: int) -> None:

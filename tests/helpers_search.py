@@ -82,3 +82,12 @@ def slow_double(item: int, factor: int) -> int:
 def die(item: int, _: int) -> int:
     """End the process, as the kernel's memory killer would."""
     os._exit(item)
+
+
+class Loud:
+    """A detector that an entry point names."""
+
+    name, version, family = "loud", 1, "style"
+
+    def examine(self, text: str, source: str) -> None:
+        """Have no opinion."""

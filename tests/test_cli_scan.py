@@ -42,7 +42,7 @@ def test_some_documents_can_be_named(manifest: Path) -> None:
     payload = json.loads(run("--manifest", manifest, "--docs", "0-3,30", "--json"))
 
     assert payload["documents"] == 5
-    assert {f["doc"] for f in payload["findings"]} == {30}
+    assert {f["doc"] for f in payload["findings"] if f["verdict"]} == {30}
 
 
 def test_a_window_is_ranked_against_its_controls(manifest: Path) -> None:

@@ -1,7 +1,5 @@
 """Index sidecars: the same answers as from the text, refused or remade when anything is off."""
 
-
-
 from __future__ import annotations
 
 import json

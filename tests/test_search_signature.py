@@ -1,7 +1,5 @@
 """Signatures: the published definition, datasketch's own verdict, and the hard texts."""
 
-
-
 from __future__ import annotations
 
 import random

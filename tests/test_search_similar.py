@@ -1,7 +1,5 @@
 """Corpus-wide search: every relative, verified, with the document it is like."""
 
-
-
 from __future__ import annotations
 
 import random
@@ -12,8 +10,9 @@ from helpers_search import corpus, die, edited, prose, slow_double
 from shardward.loader.errors import CorpusError, NotFound, UsageError
 from shardward.loader.manifest import Manifest
 from shardward.quarantine.search.engine import executor
+from shardward.quarantine.search.hits import Hit
 from shardward.quarantine.search.shingles import jaccard
-from shardward.quarantine.search.similar import Hit, search
+from shardward.quarantine.search.similar import search
 
 RNG = random.Random(5)
 TOXIC = prose(RNG, 400)

@@ -53,6 +53,17 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Opinion:
+    """What a text detector says: `decides` False annotates only."""
+
+    score: float
+    reason: str
+    spans: tuple[Span, ...] = ()
+    decides: bool = False
+    values: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Suspect:
     """A document of a spike window, ranked by `score`; `findings` hold the evidence."""
 

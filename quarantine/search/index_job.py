@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...loader.errors import CorpusError
-from .columns import text_chunks
 from .engine import executor
 from .rows import IndexRows, index_chunk, join_rows
 from .sidecar import usable_sidecar, write_sidecar
+from .texts import block_chunk, has_text
 
 if TYPE_CHECKING:
     from ...loader.manifest import Manifest
@@ -94,5 +94,5 @@ def read_shard(manifest: Manifest, shard: int) -> IndexRows:
     """
     found = manifest.shards[shard]
     blocks = range(found.first_block, found.first_block + found.blocks)
-    texts = (manifest.block_text(block) for block in blocks)
-    return join_rows([index_chunk(chunk) for text in texts for chunk in text_chunks(text)])
+    junk = has_text(manifest)
+    return join_rows([index_chunk(block_chunk(manifest, block), junk=junk) for block in blocks])

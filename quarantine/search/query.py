@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from ...loader.errors import UsageError
 from ...loader.formats import canonical_json, sha256_hex
 from .band_scan import ValueSet, value_set
-from .columns import text_chunks
 from .feature_names import FEATURES_VERSION
 from .guilt import Culprit, broken, culprits
 from .hits import KINDS
@@ -20,6 +19,7 @@ from .likeness import Likeness, learn
 from .near import least_matches
 from .rows import DECIDING, EMPTY_HASH, IndexRows, index_chunk, join_rows
 from .signature import current_scheme, shingle_set
+from .texts import block_chunk, documents_chunk, has_text
 
 if TYPE_CHECKING:
     from ...loader.manifest import Manifest
@@ -84,9 +84,8 @@ def build_query(
             f"got {len(query_docs)} documents, kinds {', '.join(kinds)} and threshold {threshold}"
         )
     docs = np.unique(np.asarray(query_docs, dtype=np.int64))
-    table = manifest.documents(docs, columns=("text",))
-    (chunk,) = text_chunks(table["text"].combine_chunks())
-    rows = index_chunk(chunk)
+    chunk, _ = documents_chunk(manifest, docs)
+    rows = index_chunk(chunk, junk=has_text(manifest))
     known, likeness = _junk(manifest, rows, docs) if "junk" in kinds else ((), None)
     hashes = [rows.hashes[row].tobytes() for row in range(len(rows))]
     return Query(
@@ -144,5 +143,4 @@ def _background(manifest: Manifest) -> IndexRows:
     blocks = manifest.geometry().block_documents.size
     chosen = np.unique(np.linspace(0, blocks - 1, min(SAMPLE_BLOCKS, blocks)).astype(np.int64))
     share = max(1, SAMPLE_DOCUMENTS // len(chosen))
-    texts = [manifest.block_text(block).slice(0, share) for block in chosen.tolist()]
-    return join_rows([index_chunk(chunk) for text in texts for chunk in text_chunks(text)])
+    return join_rows([index_chunk(block_chunk(manifest, b, share)) for b in chosen.tolist()])

@@ -11,7 +11,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from .columns import TextChunk
+from .columns import TextChunk, chunk_of
 from .feature_names import Feature
 from .features import Features, measure
 from .findings import DECISIVE
@@ -67,10 +67,10 @@ class IndexRows:
         return np.ascontiguousarray(self.hashes[:, :8]).view(np.uint64)[:, 0]
 
 
-def index_chunk(chunk: TextChunk) -> IndexRows:
-    """Return the rows of a chunk."""
+def index_chunk(chunk: TextChunk, *, junk: bool = True) -> IndexRows:
+    """Return the rows of a chunk; without `junk` vectors and flags are 0, as for token ids."""
     signatures = sign(chunk)
-    features = measure(chunk)
+    features = measure(chunk if junk else chunk_of([b""] * len(chunk)))
     return IndexRows(
         hashes=content_hashes(chunk),
         counts=np.minimum(signatures.counts, 0xFFFFFFFF).astype(np.uint32),

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from ...loader.errors import CorpusError
 from .band_scan import agreeing_pairs, rows_sharing_a_band
-from .columns import text_chunks
 from .engine import executor
 from .guilt import as_guilty, broken
 from .hits import KINDS, Hit
@@ -27,6 +26,7 @@ from .markers import Markers
 from .query import NEAR, Query, build_query
 from .rows import EMPTY_HASH, IndexRows
 from .signature import jaccard, shingle_set
+from .texts import block_chunk
 
 if TYPE_CHECKING:
     from ...loader.manifest import Manifest
@@ -163,7 +163,7 @@ def _verified(
     blocks = manifest.geometry().block_of(docs) if len(docs) else docs
     for block in np.unique(blocks).tolist():
         start = int(manifest.geometry().first_document[block])
-        (chunk,) = text_chunks(manifest.block_text(block))
+        chunk = block_chunk(manifest, block)
         for doc in docs[blocks == block].tolist():
             shingles = shingle_set(chunk.raw(doc - start))
             scores = [(jaccard(shingles, query.sets[i]), -i) for i in places[doc - first]]

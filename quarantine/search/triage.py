@@ -13,12 +13,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
+from numpy.typing import NDArray
 
-from .columns import text_chunks
-from .detectors import detect_documents
+from .columns import TextChunk, chunk_of
+from .corpus_scan import scan_documents
+from .detectors import detect_chunk, panel_findings
+from .features import measure
 from .findings import DECISIVE, Finding, Suspect
 from .near import Pair, pairs_within
+from .opinions import Panel, panel
+from .texts import documents_chunk, has_text
 
 if TYPE_CHECKING:
     from ...loader.manifest import Manifest
@@ -35,8 +39,8 @@ MOST_COMPARED = 16384
 
 def triage(
     manifest: Manifest,
-    window_docs: Sequence[int] | np.ndarray,
-    control_docs: Sequence[int] | np.ndarray,
+    window_docs: Sequence[int] | NDArray[np.int64],
+    control_docs: Sequence[int] | NDArray[np.int64],
     *,
     losses: Mapping[int, float] | None = None,
 ) -> list[Suspect]:
@@ -52,44 +56,61 @@ def triage(
     window_ids = np.setdiff1d(np.asarray(window_docs, dtype=np.int64), control_ids)
     if not len(window_ids):
         return []
-    window = manifest.documents(window_ids, columns=("text",))
-    controls = manifest.documents(control_ids, columns=("text",))
-    found = detect_documents(window, window_ids)
-    usual = detect_documents(controls, control_ids)
-    weighed = list(zip(found, _weigh(found, usual, len(window_ids), len(control_ids)), strict=True))
+    window, names = documents_chunk(manifest, window_ids)
+    controls, usual_names = documents_chunk(manifest, control_ids)
+    opinions = panel()
+    found = _findings(manifest, window, window_ids, names, opinions)
+    usual = _findings(manifest, controls, control_ids, usual_names, opinions)
+    weights = _weigh(found, usual, len(window_ids), len(control_ids))
+    weighed = list(zip(found, weights, strict=True))
     if len(window_ids) <= MOST_COMPARED:
-        nearby = controls.slice(0, MOST_COMPARED - len(window_ids))
-        weighed += [(finding, finding.score) for finding in copies(window, nearby)]
-    sources = dict(zip(window_ids.tolist(), window["source"].to_pylist(), strict=True))
+        nearby = max(0, MOST_COMPARED - len(window_ids))
+        texts = [window.raw(row) for row in range(len(window))]
+        texts += [controls.raw(row) for row in range(min(nearby, len(controls)))]
+        near = copies(chunk_of(texts), np.concatenate([window_ids, control_ids]), len(window_ids))
+        weighed += [(finding, finding.score) for finding in near]
+    sources = dict(zip(window_ids.tolist(), names, strict=True))
     return _rank(weighed, sources, losses or {})
 
 
-def copies(table: pa.Table, controls: pa.Table, *, threshold: float = NEAR) -> list[Finding]:
+def _findings(
+    manifest: Manifest,
+    chunk: TextChunk,
+    docs: NDArray[np.int64],
+    sources: Sequence[str],
+    opinions: Panel,
+) -> list[Finding]:
+    if not has_text(manifest):
+        return scan_documents(manifest, docs) if len(docs) else []
+    found = list(detect_chunk(chunk, measure(chunk), docs))
+    return found + panel_findings(chunk, docs, sources, opinions)[0]
+
+
+def copies(
+    chunk: TextChunk, docs: NDArray[np.int64], window: int, *, threshold: float = NEAR
+) -> list[Finding]:
     """Return a finding for each window document with more copies there than controls explain.
 
-    `table` and `controls` have the columns `doc` and `text`. Text that is copied all over the
-    corpus, a licence say, has as many copies in the controls for their size.
+    The first `window` rows of the chunk are the window, the others its controls. Text that is
+    copied all over the corpus, a licence say, has as many copies in the controls for their size.
     """
-    joined = pa.concat_tables([part.select(["doc", "text"]) for part in (table, controls)])
-    docs = joined["doc"].to_numpy()
-    (chunk,) = text_chunks(joined["text"].combine_chunks())
     neighbours: dict[int, list[Pair]] = defaultdict(list)
     for pair in pairs_within(chunk, threshold):
         neighbours[pair.left].append(pair)
         neighbours[pair.right].append(pair)
-    size, others = table.num_rows, controls.num_rows
+    others = len(chunk) - window
     found = []
-    for row in sorted(row for row in neighbours if row < size):
-        inside = [pair for pair in neighbours[row] if pair.left < size and pair.right < size]
+    for row in sorted(row for row in neighbours if row < window):
+        inside = [pair for pair in neighbours[row] if pair.left < window and pair.right < window]
         outside = len(neighbours[row]) - len(inside)
-        expected = outside * size / others if others else 0.0
+        expected = outside * window / others if others else 0.0
         if len(inside) > expected:
             found.append(_copy_finding(row, inside, expected, docs, len(chunk.text(row))))
     return found
 
 
 def _copy_finding(
-    row: int, pairs: list[Pair], expected: float, docs: np.ndarray, length: int
+    row: int, pairs: list[Pair], expected: float, docs: NDArray[np.int64], length: int
 ) -> Finding:
     best = max(pairs, key=lambda pair: (pair.score, -pair.left - pair.right))
     other = int(docs[best.right if best.left == row else best.left])

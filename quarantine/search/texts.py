@@ -1,0 +1,70 @@
+"""The documents of a corpus as text chunks, whatever the corpus holds.
+
+A corpus of token ids has no text: each id becomes a word, so that copies are found by the same
+shingles; only what is said about characters has no meaning there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from .columns import TextChunk, chunk_of, text_chunks
+
+if TYPE_CHECKING:
+    from ...loader.manifest import Manifest
+
+
+def has_text(manifest: Manifest) -> bool:
+    """Return whether the corpus holds text, not token ids."""
+    return manifest.header.schema.kind == "text"
+
+
+def block_chunk(manifest: Manifest, block: int, most: int | None = None) -> TextChunk:
+    """Return the documents of a block, or its first `most`.
+
+    Raises:
+        CorruptBlock: the shard no longer holds what was indexed.
+    """
+    if has_text(manifest):
+        return _single(manifest.block_text(block).slice(0, most))
+    data = manifest.open_block(block)
+    last = len(data.offsets) - 1 if most is None else min(most, len(data.offsets) - 1)
+    offsets = data.offsets[: last + 1]
+    return _ids_as_words(data.values[: int(offsets[-1])], offsets)
+
+
+def documents_chunk(
+    manifest: Manifest, docs: Sequence[int] | NDArray[np.int64]
+) -> tuple[TextChunk, list[str]]:
+    """Return documents in the order asked for, and their sources.
+
+    Raises:
+        NotFound: a document is outside the corpus.
+    """
+    column = "text" if has_text(manifest) else "tokens"
+    table = manifest.documents(docs, columns=(column,))
+    sources: list[str] = table["source"].to_pylist()
+    if not table.num_rows:
+        return chunk_of([]), sources
+    array = table[column].combine_chunks()
+    if column == "text":
+        return _single(array), sources
+    values = array.values.to_numpy(zero_copy_only=False)
+    return _ids_as_words(values, array.offsets.to_numpy()), sources
+
+
+def _single(array: pa.Array) -> TextChunk:
+    chunks = list(text_chunks(array))
+    return chunks[0] if chunks else chunk_of([])
+
+
+def _ids_as_words(values: NDArray[Any], offsets: NDArray[np.int64]) -> TextChunk:
+    words = pc.cast(pa.array(values), pa.string())
+    lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), words)
+    return _single(pc.binary_join(lists, " ").cast(pa.large_string()))

@@ -1,0 +1,38 @@
+"""Periodic repetition in token ids: OLMo 2's rule, a unit of 1 to 13 tokens 32 times or more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .findings import Finding
+from .kernels_repetition import word_period
+
+REPEATS = 32
+NAME, VERSION, FAMILY = "token-period", 1, "repetition"
+
+
+def token_findings(
+    values: NDArray[Any], offsets: NDArray[np.int64], docs: NDArray[np.int64]
+) -> Iterator[Finding]:
+    """Yield a finding for each document `values[offsets[i]:offsets[i + 1]]` with such a run."""
+    tokens = values.astype(np.uint64)
+    for place, doc in enumerate(docs.tolist()):
+        document = tokens[int(offsets[place]) : int(offsets[place + 1])]
+        times, run = (int(value) for value in word_period(document, document.size))
+        if times >= REPEATS:
+            share = run / document.size
+            yield Finding(
+                doc=doc,
+                detector=NAME,
+                version=VERSION,
+                family=FAMILY,
+                score=times / (times + REPEATS),
+                verdict=True,
+                reason=f"a unit of 1 to 13 tokens comes {times} times in a row (line {REPEATS}); "
+                f"{share:.0%} of the tokens lie in such a run",
+                values={"value": float(times), "line": float(REPEATS), "share": share},
+            )
