@@ -7,6 +7,8 @@ from typing import Any
 
 OURS, PEER = "ours", "peer"
 PLACES = (0.0, 0.5, 0.999)
+# Small enough for one batch to be left at 99.9 % of the default corpus.
+RESUME_BATCH = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +110,7 @@ def _first_batches() -> list[Case]:
             group="resume",
             function="ours:first_batch",
             prepare=index,
-            options={"window": 16, "progress": place},
+            options={"window": 16, "progress": place, "batch": RESUME_BATCH},
         )
         for place in PLACES
     ]
@@ -126,7 +128,7 @@ def _first_batches() -> list[Case]:
             function=f"{module}:first_batch",
             who=PEER,
             prepare=prepare,
-            options={"progress": place},
+            options={"progress": place, "batch": RESUME_BATCH},
             versions=(package,),
             repeats=1,
         )

@@ -112,7 +112,7 @@ def training_thread(
     `next(loader)`, which writes the delivered record, and `observe`, which writes two more.
     """
     nexts, wholes, used = [], [], []
-    with recorded(documents, batch=batch, seq_len=seq_len, threads=1) as loader:
+    with recorded(documents, batch=batch, seq_len=seq_len, window=16) as loader:
         for _ in range(steps + 1):
             began, cpu = time.perf_counter(), time.thread_time()
             made = next(loader)
@@ -133,10 +133,13 @@ def training_thread(
 
 
 def flat_memory(documents: Documents, *, steps: int, **_options: Any) -> dict[str, Any]:
-    """Deliver and record many small steps; resident memory must not grow with them."""
+    """Deliver and record many small steps; resident memory must not grow with them.
+
+    Windows of one block, so that the run goes through dozens of them.
+    """
     marks = {}
     meter, tokens = Meter(), 0
-    with recorded(documents, batch=8, seq_len=128, threads=1) as loader:
+    with recorded(documents, batch=8, seq_len=128, window=1) as loader:
         for number in range(1, steps + 1):
             made = next(loader)
             loader.observe(made.step, loss=3.0)
@@ -154,17 +157,15 @@ def flat_memory(documents: Documents, *, steps: int, **_options: Any) -> dict[st
 
 @contextmanager
 def recorded(
-    documents: Documents, *, batch: int, seq_len: int, threads: int
+    documents: Documents, *, batch: int, seq_len: int, window: int
 ) -> Iterator[ShardLoader]:
     """Yield a loader that journals into a run directory beside the documents, removed after."""
     manifest = Manifest.load(manifest_path(documents))
-    plan = manifest.plan(seed=SEED, seq_len=seq_len)
+    plan = manifest.plan(seed=SEED, seq_len=seq_len, window_blocks=window)
     place = Path(tempfile.mkdtemp(prefix="run-", dir=Path(documents.path).parent))
     try:
         run = Run.create(place / "run", plan=plan, manifest_path=manifest.path)
-        with ShardLoader(
-            manifest, plan, run=run, batch=batch, threads=threads, epochs=None
-        ) as loader:
+        with ShardLoader(manifest, plan, run=run, batch=batch, epochs=None) as loader:
             yield loader
     finally:
         shutil.rmtree(place)

@@ -61,16 +61,11 @@ def first_batch(
     documents: Documents, *, progress: float, batch: int, seq_len: int, **_options: Any
 ) -> dict[str, Any]:
     """Load a state at a share of the epoch and wait for one batch."""
-    litdata = import_module("litdata")
     began = time.perf_counter()
-    loader = litdata.StreamingDataLoader(_dataset(documents, seq_len), batch_size=batch)
-    iter(loader)
-    state = loader.state_dict()
-    state["num_samples_yielded"] = {0: int(documents.tokens // seq_len * progress) // batch * batch}
-    state["latest_worker_idx"] = 0
-    loader.load_state_dict(state)
-    made = (part.numpy() for part in loader)
-    return {**wait_for_one(made, began), "form": "load_state_dict"}
+    dataset = _dataset(documents, seq_len)
+    done = int((documents.tokens + documents.documents) // seq_len * progress) // batch * batch
+    dataset.load_state_dict(dataset.state_dict(done, 0, batch))
+    return {**wait_for_one(_batches(iter(dataset), batch), began), "form": "load_state_dict"}
 
 
 def _batches(rows: Iterator[Any], batch: int) -> Iterator[NDArray[Any]]:
