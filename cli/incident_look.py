@@ -108,10 +108,10 @@ def confirm(
     opened, incident = find(run, incident_id)
     incident.check("confirm")
     series, event = signals(opened, log), event_of(incident)
-    evals = _evaluate(opened, incident, command) if command else {}
+    act = acts(yes=yes, dry_run=dry_run)
+    evals = _evaluate(opened, incident, command) if command and act else {}
     checklist = checklist_of(event, series, evals)
     first = max(event.onset - PANEL_STEPS, 0)
-    act = acts(yes=yes, dry_run=dry_run)
     if act:
         response.confirm(
             incident,
@@ -122,6 +122,7 @@ def confirm(
             accept=accept,
         )
     what = f"record the checklist: {checklist.verdict}" + _items(checklist)
+    what += f"\n  would first run {command}" if command and not act else ""
     said(incident, opened, done=act, as_json=as_json, what=what, facts={**checklist.to_json()})
 
 

@@ -8,13 +8,16 @@ from typing import Any
 import click
 from rich.console import Console
 
+from ..loader.manifest import Manifest
 from ..loader.run import Run
+from ..quarantine.ledger import Ledger
+from ..quarantine.respond.corpus import document_facts
 from ..quarantine.respond.decisions import DecisionLog
 from ..quarantine.respond.listing import excluded_rows
 from ..quarantine.respond.revisions import decision_anchors
 from ..quarantine.respond.scopes import Scope
 from ..quarantine.respond.selection import Selection, select
-from ..quarantine.respond.status import Decision, active_skips
+from ..quarantine.respond.status import Decision, active_skips, status_of
 from .output import (
     acts,
     emit,
@@ -51,6 +54,7 @@ def selection_options(command: Any) -> Any:
         click.option("--positions", metavar="EPOCH:START-END", help="Raw sample positions."),
         click.option("--shard", help="A whole shard, by its URI in the manifest."),
         click.option("--source", help="A whole source, by name."),
+        click.option("--steps", metavar="FIRST-LAST", help="All that these steps were fed."),
     ):
         command = option(command)
     return command
@@ -64,7 +68,17 @@ def _selection(named: dict[str, Any]) -> Selection:
         positions=named["positions"],
         shard=named["shard"],
         source=named["source"],
+        steps=named["steps"],
     )
+
+
+def _scope(run: Run, corpus: Manifest, named: dict[str, Any]) -> Scope:
+    """Resolve what was named; only steps need the ledger."""
+    selection = _selection(named)
+    if selection.steps is None:
+        return select(selection, corpus, plan_id=run.plan_id)
+    with Ledger.open(run) as ledger:
+        return select(selection, corpus, plan_id=run.plan_id, ledger=ledger)
 
 
 @quarantine.command("list")
@@ -143,7 +157,7 @@ def add(
     corpus = corpus_of(opened, manifest)
     log = DecisionLog(opened.path, manifest=corpus.fingerprint)
     seen = log.head()
-    scope = select(_selection(named), corpus, plan_id=opened.plan_id)
+    scope = _scope(opened, corpus, named)
     decision = Decision(action=action, scope=scope, reason=reason, actor=actor, incident=incident)
     decide(log, decision, seen, act=acts(yes=yes, dry_run=dry_run), as_json=as_json)
 
@@ -180,7 +194,7 @@ def release(
     corpus = corpus_of(opened, manifest)
     log = DecisionLog(opened.path, manifest=corpus.fingerprint)
     seen = log.head()
-    scope = select(_selection(named), corpus, plan_id=opened.plan_id)
+    scope = _scope(opened, corpus, named)
     decision = Decision(
         action="release", scope=scope, reason=reason, actor=actor, incident=incident
     )
@@ -207,6 +221,40 @@ def undo(
     log.entry(number)
     decision = Decision(action="undo", scope=Scope.of_entry(number), reason=reason, actor=actor)
     decide(log, decision, log.head(), act=acts(yes=yes, dry_run=dry_run), as_json=as_json)
+
+
+@quarantine.command()
+@click.argument("doc", type=int)
+@run_option
+@manifest_option
+@json_option
+def why(*, doc: int, run: Path, manifest: Path | None, as_json: bool) -> None:
+    """Show the status of document DOC, the decision behind it and all that was ever decided.
+
+    \b
+    Examples:
+      shardward quarantine why 17 --run runs/7b
+    """
+    opened = Run.open(run)
+    facts = document_facts(corpus_of(opened, manifest), doc)
+    found = status_of(DecisionLog(opened.path).entries(), facts)
+
+    def render(out: Console) -> None:
+        by = f" by decision {found.entry.sequence}" if found.entry else ""
+        out.print(f"document {doc} of {facts.shard} is {found.state}{by}")
+        if found.trail:
+            show_entries(out, "", found.trail)
+
+    payload = {
+        "doc": doc,
+        "state": found.state,
+        "decision": found.entry.sequence if found.entry else None,
+        "shard": facts.shard,
+        "source": facts.source,
+        "content": facts.content,
+        "trail": entries_json(found.trail),
+    }
+    emit(as_json, payload, render)
 
 
 @quarantine.command("log")

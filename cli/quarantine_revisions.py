@@ -10,16 +10,17 @@ from typing import Any
 import click
 from rich.console import Console
 
-from ..loader.cursor import Cursor
 from ..loader.manifest import Manifest
 from ..loader.revision import Revision
 from ..loader.run import Run
+from ..quarantine.ledger import Ledger
 from ..quarantine.respond.bulk import Filter, confirm_count, filter_scope, matching
 from ..quarantine.respond.chain import ChainHead
 from ..quarantine.respond.decisions import DecisionLog
 from ..quarantine.respond.export import export_rows
 from ..quarantine.respond.impact import diff as revision_diff
 from ..quarantine.respond.impact import impact as revision_impact
+from ..quarantine.respond.operations import where_it_stands
 from ..quarantine.respond.revisions import (
     build_revision,
     latest_revision,
@@ -108,7 +109,9 @@ def _next(run: Run, corpus: Manifest) -> tuple[Revision, Revision]:
 @click.command("impact")
 @run_option
 @manifest_option
-@click.option("--batch", type=int, help="Global batch in samples, to count steps.")
+@click.option(
+    "--batch", type=int, help="Global batch in samples; that of the last step by default."
+)
 @click.option("--by", "column", help="A column of the shards to count by, such as the language.")
 @json_option
 def impact_(
@@ -124,17 +127,15 @@ def impact_(
     opened = Run.open(run)
     corpus = corpus_of(opened, manifest)
     before, after = _next(opened, corpus)
-    head = opened.head()
-    cursor = Cursor(plan_id=opened.plan_id)
-    if head is not None:
-        cursor = Cursor.from_json(head.cursor)
+    with Ledger.open(opened) as ledger:
+        cursor, usual = where_it_stands(opened, ledger)
     found = revision_impact(
         corpus,
         opened.plan(),
         before,
         after,
         cursor=cursor,
-        batch=batch,
+        batch=batch or usual,
         group_column=column,
     )
 

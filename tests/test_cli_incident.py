@@ -135,6 +135,30 @@ def test_the_skipped_positions_are_not_delivered_and_the_rest_is(desk: Desk) -> 
     assert len(skipped) == 12
 
 
+def test_all_that_steps_were_fed_can_be_quarantined(desk: Desk) -> None:
+    desk.quarantine("add", "--steps", "60-61", "--reason", "the window")
+
+    with Ledger.open(desk.run) as ledger:
+        docs = {d for s in (60, 61) for d in ledger.step_documents(s)["doc"].to_pylist()}
+    runner = CliRunner()
+    words = ["quarantine", "list", "--run", str(desk.run.path), "--json"]
+    shown = json.loads(runner.invoke(cli, words).stdout)
+    assert {d["doc"] for d in shown["documents"]} == docs
+
+
+def test_the_impact_counts_from_where_the_run_stands(desk: Desk) -> None:
+    desk.quarantine("add", "--steps", "1-70", "--reason", "eaten already")
+
+    words = ["quarantine", "impact", "--run", str(desk.run.path), "--json"]
+    shown = json.loads(CliRunner().invoke(cli, words).stdout)
+
+    with Ledger.open(desk.run) as ledger:
+        end = ledger.steps(70, 70).to_pylist()[0]["end_position"]
+    assert end > 100
+    assert shown["samples"] < 40  # pieces of cut documents in the window under way
+    assert shown["steps"] is not None
+
+
 def test_L13_a_job_requeued_after_a_newer_checkpoint_goes_on_from_it(desk: Desk) -> None:
     desk.go("resume")
     desk.train_on()

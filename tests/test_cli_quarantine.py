@@ -93,6 +93,19 @@ def test_all_exact_copies_are_found_from_one(tmp_path: Path) -> None:
     assert len(added["decision"]["scope"]["value"]) == 32
 
 
+def test_why_a_document_is_out_is_explained_with_its_whole_trail(desk: Desk) -> None:
+    desk.json("add", "--shard", "s1.parquet", "--reason", "audit", "--yes")
+    desk.json("release", "--doc", "25", "--reason", "harmless", "--yes")
+
+    shown = desk.json("why", "25")
+
+    assert (shown["state"], shown["decision"]) == ("released", 2)
+    assert [e["action"] for e in shown["trail"]] == ["quarantine", "release"]
+    assert desk.json("why", "26")["state"] == "quarantined"
+    assert desk.json("why", "3")["state"] == "clear"
+    assert "is released by decision 2" in desk.type("why", "25").output
+
+
 def test_skipped_positions_are_listed(desk: Desk) -> None:
     desk.json("add", "--positions", "0:40-50", "--as", "skip", "--reason", "spike", "--yes")
 

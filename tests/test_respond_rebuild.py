@@ -278,6 +278,18 @@ def test_a_revision_of_another_corpus_is_refused(corpus: Manifest, tmp_path: Pat
         rebuild(corpus, without(other, [1]), tmp_path / "out")
 
 
+def test_a_shard_that_changed_since_it_was_indexed_stops_the_rebuild(
+    corpus: Manifest, tmp_path: Path
+) -> None:
+    shard = tmp_path / "corpus" / "s1.parquet"
+    revision = without(corpus, [0])
+    shard.write_bytes(shard.read_bytes()[:-1] + b"?")
+
+    with pytest.raises(IntegrityError, match=r"shard s1\.parquet has digest"):
+        rebuild(corpus, revision, tmp_path / "out")
+    assert not (tmp_path / "out" / "rebuild.json").exists()
+
+
 def test_a_document_that_is_not_the_excluded_one_stops_the_rebuild(
     corpus: Manifest, tmp_path: Path
 ) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ...loader.cursor import Cursor
 from ...loader.errors import IncidentError
 from ..diagnose.config import MonitorConfig
 from ..diagnose.events import Event
@@ -72,6 +74,19 @@ def choose_rewind(
         head_step=ledger.last_step(),
         margin=margin,
     )
+
+
+def where_it_stands(run: Run, ledger: Ledger) -> tuple[Cursor, int | None]:
+    """Return the cursor after the last recorded step of the head's history, and its batch."""
+    head = run.head()
+    cursor = Cursor(plan_id=run.plan_id) if head is None else Cursor.from_json(head.cursor)
+    last = ledger.last_step()
+    rows = ledger.steps(last, last).to_pylist() if last else []
+    if not rows or last <= cursor.step:
+        return cursor, None
+    row = rows[-1]
+    moved = replace(cursor, step=last, epoch=row["epoch"], position=row["end_position"])
+    return moved, row["samples"]
 
 
 def window_skip(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 FORMAT = "shardward.message"
 OUTBOX = "outbox"
+PAGE, MOST_PAGES = 100, 20
 GITHUB = "https://api.github.com"
 PAGERDUTY = "https://events.pagerduty.com/v2/enqueue"
 SECRETS = {
@@ -234,18 +235,22 @@ def _github(value: Mapping[str, Any], secret: str, send: _Sender) -> Reply:
     base = send.environment.get("SHARDWARD_GITHUB_URL", GITHUB).rstrip("/")
     issues = f"{base}/repos/{value['repository']}/issues"
     headers = {"Authorization": f"Bearer {secret}", "Accept": "application/vnd.github+json"}
-    found = send("GET", f"{issues}?state=all&labels=shardward&per_page=100", None, headers)
-    if not found.ok:
-        return found
     marker = f"<!-- {value['key']} -->"
     body = f"{markdown_text(value['facts']['summary'], 1000)}\n\n{marker}\n"
     content = {"title": value["title"], "body": body, "labels": ["shardward"]}
-    for issue in _issues(found):
-        if marker in str(issue.get("body")):
-            state = "closed" if value["action"] == "resolve" else "open"
-            return send(
-                "PATCH", f"{issues}/{int(issue['number'])}", {**content, "state": state}, headers
-            )
+    for page in range(1, MOST_PAGES + 1):
+        query = f"?state=all&labels=shardward&per_page={PAGE}&page={page}"
+        found = send("GET", issues + query, None, headers)
+        if not found.ok:
+            return found
+        listed = _issues(found)
+        for issue in listed:
+            if marker in str(issue.get("body")):
+                state = "closed" if value["action"] == "resolve" else "open"
+                place = f"{issues}/{int(issue['number'])}"
+                return send("PATCH", place, {**content, "state": state}, headers)
+        if len(listed) < PAGE:
+            break
     return send("POST", issues, content, headers)
 
 

@@ -22,6 +22,7 @@ import xxhash
 from ...loader.errors import CorpusError, IntegrityError, MismatchError, UsageError
 from ...loader.files import exclusive_lock, publish_new, sync_directory, write_atomic
 from ...loader.formats import canonical_json, parse_json
+from ...loader.sources.contract import reading
 from ...loader.sources.opening import join, open_input
 from .corpus import content_hashes
 from .rebuild_report import REPORT, RebuildReport, RebuiltShard, read_report, shard_from_json
@@ -109,6 +110,7 @@ def _one(
         if done.written is None or (target.exists() and _digest(target) == done.xxh3_128):
             return done
     mine = gone[(gone >= shard.first_document) & (gone < shard.first_document + shard.documents)]
+    _check_source(manifest, shard)
     _check_content(manifest, mine, revision)
     removed = _removed(manifest, mine)
     rows_out = shard.documents - len(removed)
@@ -189,6 +191,19 @@ def _removed(manifest: Manifest, docs: Int64) -> list[dict[str, Any]]:
         return []
     rows = manifest.documents(docs, columns=("id",)).to_pylist()
     return [{"doc": row["doc"], "row": row["row"], "id": row["id"]} for row in rows]
+
+
+def _check_source(manifest: Manifest, shard: Shard) -> None:
+    """Refuse a shard whose bytes are not those that were indexed."""
+    state = xxhash.xxh3_128()
+    with reading(shard.uri), open_input(join(manifest.root, shard.uri)) as stream:
+        while chunk := stream.read(1 << 20):
+            state.update(chunk)
+    if state.hexdigest() != shard.digest:
+        raise IntegrityError(
+            f"shard {shard.uri} has digest {state.hexdigest()}, the manifest says {shard.digest}; "
+            "restore it, or index the corpus anew"
+        )
 
 
 def _check_content(manifest: Manifest, docs: Int64, revision: Revision) -> None:
