@@ -41,7 +41,7 @@ def corpus() -> None:
     "--tokenizer",
     default="bytes",
     show_default=True,
-    help="'bytes', or 'ids:VOCABULARY:SEPARATOR:PAD' for token ids.",
+    help="'bytes', 'hf:FILE', or 'ids:VOCABULARY:SEPARATOR:PAD' for token ids.",
 )
 @json_option
 def index(

@@ -37,7 +37,7 @@ class BlockReader:
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The manifest's tokenizer."""
-        return tokenizer_of(self._manifest.header.tokenizer)
+        return tokenizer_of(self._manifest.header.tokenizer, self._manifest.path)
 
     def tokens(self, block: int) -> BlockData:
         """Return the checked tokens of `block` in the manifest's token dtype.

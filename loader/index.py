@@ -32,7 +32,8 @@ from .manifest_format import (
     table_bytes,
 )
 from .sources.opening import find_shards
-from .tokenizers import Tokenizer, resolve_tokenizer
+from .tokenizer_hf import HfTokenizer
+from .tokenizers import DEFINITION, Tokenizer, resolve_tokenizer
 
 Advance = Callable[[int, str], None]
 
@@ -69,7 +70,8 @@ def build_manifest(
         id_column: the corpus's own ids, or None.
         source_column: names each document's source; without it, the first directory below the
             corpus root does, or `default`.
-        tokenizer: `bytes`, `ids:VOCABULARY:SEPARATOR:PAD` for token ids, or a Tokenizer.
+        tokenizer: `bytes`, `hf:FILE` for a Hugging Face tokenizer.json (copied into the manifest),
+            `ids:VOCABULARY:SEPARATOR:PAD` for token ids, or a Tokenizer.
         advance: called with (1, uri) after each shard.
 
     Returns:
@@ -152,7 +154,10 @@ def _write_header(
     write_atomic(building / SHARDS, table_bytes(_shard_table(totals.scans)))
     blocks = pa.concat_tables([scan.blocks(shard) for shard, scan in enumerate(totals.scans)])
     write_atomic(building / BLOCKS, table_bytes(blocks.cast(BLOCK_SCHEMA)))
-    tables = (SHARDS, BLOCKS, lengths_name(encoder.identity), SOURCES)
+    tables = [SHARDS, BLOCKS, lengths_name(encoder.identity), SOURCES]
+    if isinstance(encoder, HfTokenizer):
+        write_atomic(building / DEFINITION, encoder.definition)
+        tables.append(DEFINITION)
     header = Header(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         root=root,

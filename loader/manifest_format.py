@@ -17,7 +17,7 @@ from pyarrow import ipc
 
 from .errors import FormatError, IntegrityError
 from .formats import canonical_json, check_format, parse_json, sha256_hex
-from .tokenizers import TokenizerIdentity
+from .tokenizer_identity import TokenizerIdentity
 
 NAME = "shardward.manifest"
 VERSION = 1

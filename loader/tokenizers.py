@@ -2,54 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from .blocks import BlockData
 from .errors import CorpusError, UsageError
 from .formats import canonical_json, sha256_hex
+from .tokenizer_hf import HF_GRAMMAR, HfTokenizer
+from .tokenizer_identity import TokenizerIdentity
 
+DEFINITION = "tokenizer.json"
 IDS_GRAMMAR = "ids:VOCABULARY:SEPARATOR:PAD"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenizerIdentity:
-    """Which tokenizer a manifest's lengths belong to.
-
-    Attributes:
-        vocabulary: number of token ids, separator and pad included.
-        separator: the token put after each document when packing, None for none.
-        pad: the token of empty and blanked places.
-        digest: 64 hex digits that change whenever the tokens of any text could change.
-    """
-
-    name: str
-    digest: str
-    vocabulary: int
-    separator: int | None
-    pad: int
-
-    def __post_init__(self) -> None:
-        special = [token for token in (self.separator, self.pad) if token is not None]
-        if not 1 <= self.vocabulary <= 1 << 31:
-            raise UsageError(f"a vocabulary of {self.vocabulary} is not within 1..2147483648")
-        if not all(0 <= token < self.vocabulary for token in special):
-            raise UsageError(
-                f"separator {self.separator} and pad {self.pad} must be ids of the vocabulary "
-                f"of {self.vocabulary}; count them in it"
-            )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the manifest's `tokenizer` object."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> TokenizerIdentity:
-        """Read the manifest's `tokenizer` object."""
-        return cls(**value)
 
 
 class Tokenizer(Protocol):
@@ -120,11 +85,13 @@ def resolve_tokenizer(spec: str | Tokenizer) -> Tokenizer:
     kind, _, rest = spec.partition(":")
     if kind == "ids":
         return _token_ids(spec, rest)
-    raise UsageError(f"unknown tokenizer {spec!r}; use 'bytes' or '{IDS_GRAMMAR}'")
+    if kind == "hf":
+        return HfTokenizer.read(Path(rest))
+    raise UsageError(f"unknown tokenizer {spec!r}; use 'bytes', '{HF_GRAMMAR}' or '{IDS_GRAMMAR}'")
 
 
-def tokenizer_of(identity: TokenizerIdentity) -> Tokenizer:
-    """Return the tokenizer a manifest was built with.
+def tokenizer_of(identity: TokenizerIdentity, directory: Path) -> Tokenizer:
+    """Return the tokenizer that the manifest in `directory` was built with.
 
     Raises:
         CorpusError: it cannot be made anew from the identity alone.
@@ -135,8 +102,13 @@ def tokenizer_of(identity: TokenizerIdentity) -> Tokenizer:
         found = TokenIds(
             vocabulary=identity.vocabulary, separator=identity.separator, pad=identity.pad
         )
+    elif identity.name == "hf":
+        found = HfTokenizer.read(directory / DEFINITION)
     else:
-        found = resolve_tokenizer(identity.name)
+        raise CorpusError(
+            f"the manifest was built with tokenizer {identity.name!r}, which this release cannot "
+            "make; write its tokens to a column and index them as ids"
+        )
     if found.identity != identity:
         raise CorpusError(
             f"tokenizer {identity.name!r} has digest {found.identity.digest[:12]} here and "

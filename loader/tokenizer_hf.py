@@ -1,0 +1,141 @@
+"""Hugging Face `tokenizers` on the fly, in child processes that the training thread never waits on.
+
+Turning a tokenizer's result into arrays is Python, so it would hold the interpreter lock of the
+training process. Children do it and send back plain buffers.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from functools import lru_cache
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .blocks import BlockData, token_dtype
+from .errors import CorpusError, MissingExtra, UsageError
+from .formats import canonical_json, sha256_hex
+from .tokenizer_identity import TokenizerIdentity
+
+MOST_WORKERS = 4
+HF_GRAMMAR = "hf:FILE"
+
+
+class HfTokenizer:
+    """A `tokenizer.json`, with a separator and a pad id added after its own vocabulary.
+
+    No special tokens of its own are put around documents, since packing separates them.
+
+    Args:
+        definition: content of the `tokenizer.json`.
+        workers: child processes; None for one per core, at most four.
+
+    Raises:
+        MissingExtra: the `tokenizers` package is not installed.
+        UsageError: `definition` is no tokenizer.
+    """
+
+    def __init__(self, definition: bytes, *, workers: int | None = None) -> None:
+        if find_spec("tokenizers") is None:
+            raise MissingExtra(
+                "this tokenizer needs the tokenizers package; install it with: "
+                "pip install 'shardward[hf]'"
+            )
+        self._definition = definition
+        self._workers = workers or min(MOST_WORKERS, os.cpu_count() or 1)
+        own = int(_load(definition).get_vocab_size(with_added_tokens=True))
+        facts = {"name": "hf", "definition": sha256_hex(definition), "separator": own}
+        self._identity = TokenizerIdentity(
+            name="hf",
+            digest=sha256_hex(canonical_json(facts)),
+            vocabulary=own + 2,
+            separator=own,
+            pad=own + 1,
+        )
+        self._pool: ProcessPoolExecutor | None = None
+
+    @classmethod
+    def read(cls, path: Path) -> HfTokenizer:
+        """Return the tokenizer in the file `path`.
+
+        Raises:
+            CorpusError: the file cannot be read.
+        """
+        try:
+            return cls(path.read_bytes())
+        except OSError as error:
+            raise CorpusError(f"tokenizer {path} cannot be read ({error}); restore it") from error
+
+    @property
+    def identity(self) -> TokenizerIdentity:
+        """What the manifest records; the digest covers the whole `tokenizer.json`."""
+        return self._identity
+
+    @property
+    def definition(self) -> bytes:
+        """Content of the `tokenizer.json`, which the manifest keeps a copy of."""
+        return self._definition
+
+    def encode(self, text: BlockData) -> BlockData:
+        """Return the tokens of `text` (uint8 values)."""
+        dtype = token_dtype(self._identity.vocabulary)
+        parts = [self._encoded(part) for part in self._shares(text)]
+        found = [part() for part in parts]
+        lengths = np.concatenate([lengths for lengths, _ in found])
+        offsets = np.zeros(lengths.size + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        values = np.concatenate([values for _, values in found]).astype(dtype, copy=False)
+        return BlockData(values=values, offsets=offsets)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_pool": None}
+
+    def _encoded(self, part: tuple[bytes, np.ndarray[Any, Any]]) -> Any:
+        """Return a callable that waits for the tokens of `part`."""
+        if multiprocessing.current_process().daemon:
+            # A worker of a data loader may have no children; it is a child itself.
+            return lambda: _encode(self._definition, *part)
+        if self._pool is None:
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(self._workers, mp_context=context)
+        return self._pool.submit(_encode, self._definition, *part).result
+
+    def _shares(self, text: BlockData) -> Iterable[tuple[bytes, np.ndarray[Any, Any]]]:
+        """Yield runs of documents of about equal bytes, one for each worker."""
+        targets = np.linspace(0, len(text.values), self._workers + 1)[1:-1]
+        cuts = [0, *np.searchsorted(text.offsets, targets).tolist(), len(text)]
+        for low, high in pairwise(cuts):
+            if high > low or high == low == 0 == len(text):
+                offsets = text.offsets[low : high + 1]
+                yield text.values[offsets[0] : offsets[-1]].tobytes(), offsets - offsets[0]
+
+
+@lru_cache(maxsize=2)
+def _load(definition: bytes) -> Any:
+    from tokenizers import Tokenizer  # noqa: PLC0415 - an optional package
+
+    try:
+        return Tokenizer.from_str(definition.decode())
+    except Exception as error:  # the library raises nothing more precise
+        raise UsageError(
+            f"the tokenizer definition cannot be used ({error}); give a tokenizer.json"
+        ) from error
+
+
+def _encode(
+    definition: bytes, data: bytes, offsets: np.ndarray[Any, Any]
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return (tokens of each document, all tokens end to end); runs in a child."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    edges = offsets.tolist()
+    texts = [data[low:high].decode() for low, high in pairwise(edges)]
+    encoded = _load(definition).encode_batch(texts, add_special_tokens=False)
+    ids = [np.array(item.ids, np.int32) for item in encoded]
+    lengths = np.array([item.size for item in ids], np.int64)
+    return lengths, np.concatenate([*ids, np.empty(0, np.int32)])
