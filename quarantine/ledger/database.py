@@ -24,6 +24,7 @@ WAIT_SECONDS = 5.0
 _STORAGE = "BLOCK_SIZE 65536, ROW_GROUP_SIZE 245760"
 _HOLDER = re.compile(r"PID (\d+)")
 _NO_LOCKS = ("no locks available", "operation not supported", "function not implemented")
+_FULL = "no space left"
 _DAMAGE = (
     "checksum",
     "corrupt",
@@ -139,7 +140,7 @@ class Database:
         except duckdb.Error as error:
             if _is_damage(error):
                 raise _damaged(self.path, error) from error
-            if isinstance(error, (duckdb.IOException, duckdb.OutOfMemoryException)):
+            if _is_shortage(error):
                 raise ShardwardError(
                     f"the ledger {self.path} could not go on: {error}; free space or memory and "
                     "ask again, what was committed and the journals are not touched"
@@ -242,7 +243,15 @@ def _check_select(cursor: duckdb.DuckDBPyConnection, query: str) -> None:
         )
 
 
+def _is_shortage(error: duckdb.Error) -> bool:
+    """Whether disk or memory ran out, or the disk failed: the file is as it was."""
+    kinds = (duckdb.IOException, duckdb.OutOfMemoryException)
+    return isinstance(error, kinds) or _FULL in str(error).lower()
+
+
 def _is_damage(error: duckdb.Error) -> bool:
+    if _FULL in str(error).lower():
+        return False
     if isinstance(error, (duckdb.InternalException, duckdb.FatalException)):
         return True
     return any(sign in str(error).lower() for sign in _DAMAGE)

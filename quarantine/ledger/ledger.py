@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial, wraps
 from pathlib import Path
 from types import TracebackType
+from typing import Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
 
@@ -29,10 +31,28 @@ from .steps import owners, step_documents, steps_table
 from .verify import Verification, verify
 from .views import View, condition, view_of, window
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 
 def ledger_path(run: Run, path: Path | str | None = None) -> Path:
     """Return where the ledger of `run` is: `path`, SHARDWARD_LEDGER, or in the run directory."""
     return Path(path or os.environ.get("SHARDWARD_LEDGER") or run.path / "ledger.duckdb")
+
+
+def repairing(ask: Callable[Concatenate[Ledger, P], T]) -> Callable[Concatenate[Ledger, P], T]:
+    """Let a question that meets damage build the database anew and be asked once more."""
+
+    @wraps(ask)
+    def asked(ledger: Ledger, /, *args: P.args, **options: P.kwargs) -> T:
+        database = ledger.database
+        try:
+            return ask(ledger, *args, **options)
+        except Damaged as error:
+            ledger._repair(database, error)
+            return ask(ledger, *args, **options)
+
+    return asked
 
 
 class Ledger:
@@ -43,16 +63,22 @@ class Ledger:
 
     Attributes:
         run: the run it belongs to.
-        notices: what happened to the file at opening, for people.
+        notices: what was wrong with the file and what was done about it, for people.
     """
 
     def __init__(
-        self, run: Run, database: Database, manifest: Path | None, notices: tuple[str, ...]
+        self, run: Run, connect: Callable[[], Database], place: Path, manifest: Path | None
     ) -> None:
         self.run = run
-        self.database = database
-        self.notices = notices
+        self.notices: tuple[str, ...] = ()
+        self._connect = connect
+        self._place = place
         self._manifest_path = manifest
+        self._repair_lock = threading.Lock()
+        try:
+            self.database = connect()
+        except (Damaged, Outdated) as error:
+            self._start_again(error)
 
     @classmethod
     def open(
@@ -88,18 +114,9 @@ class Ledger:
         """
         run = run if isinstance(run, Run) else Run.open(run)
         place = ledger_path(run, path)
-        notices: tuple[str, ...] = ()
-
-        def database() -> Database:
-            seconds = WAIT_SECONDS if wait is None else wait
-            return Database(place, memory=memory, threads=threads, wait=seconds)
-
-        try:
-            opened = database()
-        except (Damaged, Outdated) as error:
-            notices = (f"{error}; {set_aside(place)}",)
-            opened = database()
-        ledger = cls(run, opened, None if manifest is None else Path(manifest), notices)
+        seconds = WAIT_SECONDS if wait is None else wait
+        connect = partial(Database, place, memory=memory, threads=threads, wait=seconds)
+        ledger = cls(run, connect, place, None if manifest is None else Path(manifest))
         try:
             ledger.ingest(seconds=ingest_seconds, advance=advance)
         except BaseException:
@@ -136,6 +153,7 @@ class Ledger:
         """Return the steps that each piece contributes to a history, oldest first."""
         return view_of(branch).spans(self.run)
 
+    @repairing
     def ingest(
         self,
         *,
@@ -148,6 +166,7 @@ class Ledger:
             return IngestReport()
         return ingest(self.database, self.run, seconds=seconds, advance=advance)
 
+    @repairing
     def step_documents(self, step: int, branch: int | View | None = None) -> pa.Table:
         """Return one row per segment of `step`, whether it has been ingested or not.
 
@@ -164,6 +183,7 @@ class Ledger:
         ]
         return pa.concat_tables(parts)
 
+    @repairing
     def sample(self, position: int, epoch: int = 0, branch: int | View | None = None) -> pa.Table:
         """Return what was delivered at raw `position` of `epoch`, whenever that was.
 
@@ -179,6 +199,7 @@ class Ledger:
             deriver=self._deriver,
         )
 
+    @repairing
     def window_documents(self, first: int, last: int, branch: int | View | None = None) -> pa.Table:
         """Return one row per document in steps `first`..`last`: doc, segments, tokens, steps."""
         spans = self.spans(branch)
@@ -189,6 +210,7 @@ class Ledger:
             [first, last],
         )
 
+    @repairing
     def steps(self, first: int, last: int, branch: int | View | None = None) -> pa.Table:
         """Return one row per step in `first`..`last`, both included.
 
@@ -198,6 +220,7 @@ class Ledger:
         """
         return steps_table(self.database, self.spans(branch), first, last)
 
+    @repairing
     def last_step(self, branch: int | View | None = None) -> int:
         """Return the last step that the history has a record of, 0 if none."""
         where = condition(self.spans(branch))
@@ -206,6 +229,7 @@ class Ledger:
         )
         return int(rows[0][0])
 
+    @repairing
     def document_steps(
         self, docs: int | Sequence[int] | Int64Array, branch: int | View | None = None
     ) -> pa.Table:
@@ -218,14 +242,17 @@ class Ledger:
             self.database, wanted, self.spans(branch), self.run.pieces(), self._deriver
         )
 
+    @repairing
     def shard_steps(self, uri: str, branch: int | View | None = None) -> pa.Table:
         """Return one row per step that the shard fed: step, piece, documents, segments, tokens."""
         return shard_steps(self.database, shard_of(self.manifest, uri), self.spans(branch))
 
+    @repairing
     def source_steps(self, name: str, branch: int | View | None = None) -> pa.Table:
         """Return one row per step that the source fed: step, piece, documents, segments, tokens."""
         return source_steps(self.database, self.manifest, name, self.spans(branch))
 
+    @repairing
     def telemetry(self, *names: str, branch: int | View | None = None) -> pa.Table:
         """Return the signals as rows (step, piece, name, value), those of the lowest rank.
 
@@ -239,6 +266,7 @@ class Ledger:
             list(names),
         )
 
+    @repairing
     def sample_losses(self, step: int, branch: int | View | None = None) -> pa.Table:
         """Return per-sample losses of `step` as rows (step, piece, rank, sample, loss)."""
         return self.database.table(
@@ -247,6 +275,7 @@ class Ledger:
             [step],
         )
 
+    @repairing
     def checkpoints(self, branch: int | View | None = None) -> pa.Table:
         """Return the recorded checkpoints as rows (step, piece, path, cursor as JSON)."""
         return self.database.table(
@@ -255,10 +284,12 @@ class Ledger:
             "GROUP BY step, piece ORDER BY step, piece"
         )
 
+    @repairing
     def check(self, branch: int | View | None = None) -> tuple[Problem, ...]:
         """Return what is wrong with a history; see `Problem`."""
         return check(self.database, self.spans(branch))
 
+    @repairing
     def sql(self, query: str) -> pa.Table:
         """Return the rows of one SELECT over the tables and views of `schemas/ledger.sql`.
 
@@ -267,6 +298,7 @@ class Ledger:
         """
         return self.database.select(query)
 
+    @repairing
     def diff(self, piece: int, other: int) -> pa.Table:
         """Return one row per step that the histories of two pieces both have and that differs.
 
@@ -274,14 +306,17 @@ class Ledger:
         """
         return diff(self.database, self.spans(piece), self.spans(other))
 
+    @repairing
     def timeline(self) -> pa.Table:
         """Return one row per branch piece: where it came from, what it recorded, what is kept."""
         return timeline(self.database, self.run)
 
+    @repairing
     def stats(self) -> dict[str, object]:
         """Return counts and sizes of ledger and journals."""
         return stats(self.database, self.run)
 
+    @repairing
     def export(self, table: str, form: str, out: Path) -> int:
         """Write a table or view to the new file `out` as parquet, csv or jsonl; return its rows.
 
@@ -290,6 +325,7 @@ class Ledger:
         """
         return export(self.database, table, form, out)
 
+    @repairing
     def verify(
         self,
         branch: int | View | None = None,
@@ -314,6 +350,19 @@ class Ledger:
             stop_after=stop_after,
             advance=advance,
         )
+
+    def _start_again(self, error: ShardwardError) -> None:
+        """Set the file aside and open an empty one, to be filled from the journals."""
+        self.notices += (f"{error}; {set_aside(self._place)}",)
+        self.database = self._connect()
+
+    def _repair(self, broken: Database, error: Damaged) -> None:
+        with self._repair_lock:
+            if self.database is not broken:
+                return  # another thread has done it
+            broken.close()
+            self._start_again(error)
+            ingest(self.database, self.run)
 
     @cached_property
     def _deriver(self) -> Deriver | None:

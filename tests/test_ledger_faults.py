@@ -1,0 +1,362 @@
+"""Faults that must lose nothing: kills, full disks, flipped bits, refused locks."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from helpers_ledger import cursor, docs, make_run, slice_of, train
+
+from shardward.loader.errors import ShardwardError
+from shardward.loader.journal import read_journal
+from shardward.loader.journal_frame import Kind, prepare
+from shardward.loader.records import prepare_delivered
+from shardward.loader.run import Run
+from shardward.loader.topology import Topology
+from shardward.quarantine.ledger import Ledger
+
+QUERIES = (
+    "SELECT * FROM all_step_documents ORDER BY ALL",
+    "SELECT * FROM all_steps ORDER BY ALL",
+    "SELECT * FROM telemetry_wide ORDER BY ALL",
+)
+INGEST = """
+import sys
+from shardward.quarantine.ledger import Ledger, ingest as module
+from shardward.quarantine.ledger.ingest import ingest
+ledger = Ledger.open(sys.argv[1], ingest_seconds=0)
+while True:
+    ingest(ledger.database, ledger.run, seconds=0, slice_bytes=1)
+    print("slice", flush=True)
+"""
+TRAIN = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from helpers_ledger import cursor, slice_of
+from shardward.loader.records import prepare_delivered
+from shardward.loader.run import Run
+from shardward.loader.topology import Topology
+run = Run.open(sys.argv[1])
+pieces = run.pieces()
+start = cursor(0, None)
+piece = run.open_piece(cursor=start, topology=Topology())
+writer = run.journal_writer(piece, sync_seconds=0.001)
+ends, step = [], 0
+while True:
+    step += 1
+    ends.append(writer.append(prepare_delivered(slice_of(step, piece.piece, 0, 1))))
+    synced = sum(end <= writer.synced for end in ends)
+    print(piece.piece, step, synced, flush=True)
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return make_run(tmp_path / "run")
+
+
+def answers(ledger: Ledger) -> list[Any]:
+    return [ledger.sql(query).to_pylist() for query in QUERIES]
+
+
+def start(script: str, *arguments: str | Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def kill_after(process: subprocess.Popen[str], lines: int, seconds: float = 0.0) -> list[str]:
+    """Let `process` print some lines, kill it, and return all that it printed."""
+    assert process.stdout is not None
+    seen = [process.stdout.readline() for _ in range(lines)]
+    time.sleep(seconds)
+    process.send_signal(signal.SIGKILL)
+    seen += process.stdout.read().splitlines(keepends=True)
+    process.wait()
+    process.stdout.close()
+    return [line for line in seen if line.endswith("\n")]
+
+
+def test_D5_an_ingester_killed_in_a_loop_counts_everything_once(run: Run) -> None:
+    for piece in range(4):
+        train(run, range(1, 400), cursor(0, None) if piece == 0 else cursor(0, 1), size=2)
+    rng = random.Random(5)
+    for _ in range(5):
+        kill_after(start(INGEST, run.path), 1 + rng.randrange(3), rng.random() / 50)
+    with Ledger.open(run) as ledger:
+        rows = ledger.sql("SELECT count(*) AS n, count(DISTINCT (piece, step, rank)) AS d, "
+                          "sum(segments)::BIGINT AS s FROM deliveries").to_pylist()  # fmt: skip
+        segments = ledger.sql("SELECT count(*) AS n FROM segments")["n"].to_pylist()
+        problems = [problem for problem in ledger.check() if problem.serious]
+
+    assert rows == [{"n": 4 * 399 * 2, "d": 4 * 399 * 2, "s": 4 * 399 * 8}]
+    assert segments == [4 * 399 * 8]
+    assert problems == []
+
+
+def test_a_killed_trainer_loses_nothing_that_was_acknowledged(run: Run) -> None:
+    helpers = Path(__file__).parent
+    rng = random.Random(7)
+    acknowledged: dict[int, int] = {}
+    for _ in range(4):
+        lines = kill_after(start(TRAIN, run.path, helpers), 3, rng.random() / 20)
+        piece, _, synced = map(int, lines[-1].split())
+        acknowledged[piece] = synced
+    for piece, synced in acknowledged.items():
+        content = read_journal(run.journal_path(piece, 0))
+        steps = [frame.step for frame in content.frames if frame.kind == Kind.DELIVERED]
+        assert steps == list(range(1, len(steps) + 1))
+        assert len(steps) >= synced
+
+
+def test_trainer_and_ingester_killed_together(run: Run) -> None:
+    helpers = Path(__file__).parent
+    for _ in range(3):
+        trainer = start(TRAIN, run.path, helpers)
+        assert trainer.stdout is not None
+        trainer.stdout.readline()
+        kill_after(start(INGEST, run.path), 2)
+        kill_after(trainer, 1)
+    frames = [frame for path in run.journals() for frame in read_journal(path).frames]
+    delivered = [f for f in frames if f.kind == Kind.DELIVERED]
+    with Ledger.open(run) as ledger:
+        count = ledger.sql("SELECT count(*) AS n FROM deliveries")["n"].to_pylist()
+
+    assert count == [len(delivered)]
+
+
+@pytest.fixture
+def filled(run: Run) -> tuple[Run, list[Any]]:
+    train(run, range(1, 120), size=2)
+    with Ledger.open(run) as ledger:
+        return run, answers(ledger)
+
+
+def flipped(data: bytes, bit: int) -> bytes:
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def reset(run: Run) -> None:
+    for path in run.path.glob("ledger.duckdb*"):
+        path.unlink()
+
+
+def test_a_bit_flipped_in_the_database_is_named_and_repaired(
+    filled: tuple[Run, list[Any]],
+) -> None:
+    run, expected = filled
+    path = run.path / "ledger.duckdb"
+    whole = path.read_bytes()
+    rng = random.Random(0)
+    named = 0
+    for bit in [rng.randrange(len(whole) * 8) for _ in range(8)] + [70, 40_000]:
+        reset(run)
+        path.write_bytes(flipped(whole, bit))
+        with Ledger.open(run) as ledger:
+            assert answers(ledger) == expected
+            if ledger.notices:
+                named += 1
+                assert "is damaged" in ledger.notices[0]
+                assert (run.path / "ledger.duckdb.damaged-1").exists()
+
+    assert named >= 6
+
+
+def unfinished(run: Run) -> tuple[bytes, bytes]:
+    """Return database and log as a killed ingester leaves them."""
+    reset(run)
+    script = "import os, sys\nfrom shardward.quarantine.ledger import Ledger\n"
+    script += "ledger = Ledger.open(sys.argv[1])\nos._exit(0)\n"
+    subprocess.run([sys.executable, "-c", script, str(run.path)], check=True)
+    path = run.path / "ledger.duckdb"
+    return path.read_bytes(), path.with_name("ledger.duckdb.wal").read_bytes()
+
+
+def test_a_bit_flipped_in_the_log_loses_nothing(filled: tuple[Run, list[Any]]) -> None:
+    run, expected = filled
+    data, log = unfinished(run)
+    rng = random.Random(1)
+    for bit in [rng.randrange(len(log) * 8) for _ in range(8)]:
+        reset(run)
+        (run.path / "ledger.duckdb").write_bytes(data)
+        (run.path / "ledger.duckdb.wal").write_bytes(flipped(log, bit))
+        with Ledger.open(run) as ledger:
+            assert answers(ledger) == expected
+
+
+def test_a_database_or_log_cut_short_loses_nothing(filled: tuple[Run, list[Any]]) -> None:
+    run, expected = filled
+    data, log = unfinished(run)
+    rng = random.Random(2)
+    for _ in range(4):
+        reset(run)
+        (run.path / "ledger.duckdb").write_bytes(data[: rng.randrange(len(data) + 1)])
+        (run.path / "ledger.duckdb.wal").write_bytes(log[: rng.randrange(len(log) + 1)])
+        with Ledger.open(run) as ledger:
+            assert answers(ledger) == expected
+
+
+def test_a_file_that_is_no_database_is_set_aside(filled: tuple[Run, list[Any]]) -> None:
+    run, expected = filled
+    reset(run)
+    (run.path / "ledger.duckdb").write_bytes(b"not a database at all" * 1000)
+    with Ledger.open(run) as ledger:
+        assert answers(ledger) == expected
+        assert "set aside" in ledger.notices[0]
+
+
+def test_a_bit_flipped_in_a_journal_is_named_and_the_rest_is_read(run: Run) -> None:
+    train(run, range(1, 6))
+    path = run.journal_path(1, 0)
+    content = read_journal(path)
+    (frame,) = [f for f in content.frames if f.kind == Kind.DELIVERED and f.step == 3]
+    path.write_bytes(flipped(path.read_bytes(), frame.offset * 8 + 500))
+    with Ledger.open(run) as ledger:
+        problems = {problem.kind: problem.message for problem in ledger.check()}
+        steps = ledger.steps(1, 9)["step"].to_pylist()
+
+    assert steps == [1, 2, 4, 5]
+    assert problems["journal_damage"] == (
+        f"journal {path.name}, bytes {frame.offset} to {frame.end}: "
+        "damaged bytes between valid records"
+    )
+    assert problems["missing_steps"] == "no record of steps 3 to 3"
+
+
+def test_records_without_sense_are_named_and_stop_nothing(run: Run) -> None:
+    piece = run.open_piece(cursor=cursor(0, None), topology=Topology())
+    with run.journal_writer(piece) as writer:
+        writer.append(prepare(2, b"\x01 not columns", piece=1, step=1))
+        writer.append(prepare(99, b"{}", piece=1, step=1))
+        writer.append(prepare(4, b"[1]", piece=1, step=1))
+        writer.append(prepare(5, b'{"loss":[{}]}', piece=1, step=1))
+        writer.append(prepare(3, b"{}", piece=1, step=(1 << 64) - 1))
+        writer.append(prepare_delivered(slice_of(1, 1, 0, 1)))
+    with Ledger.open(run) as ledger:
+        damage = [p.message for p in ledger.check() if p.kind == "journal_damage"]
+        assert ledger.step_documents(1).num_rows == 8
+
+    assert len(damage) == 5
+    assert all("without sense" in message for message in damage)
+
+
+def test_D3_a_kill_while_the_tables_are_made_leaves_nothing_half_made(run: Run) -> None:
+    train(run, [1, 2])
+    script = """
+import os, sys
+import shardward.quarantine.ledger.database as module
+real = module.load_sql
+def cut(name):
+    text = real(name)
+    return text + "; SELECT error('killed');" if sys.argv[2] == "late" else text
+module.load_sql = cut
+from shardward.quarantine.ledger import Ledger
+try:
+    Ledger.open(sys.argv[1])
+except BaseException:
+    os._exit(9)
+"""
+    subprocess.run([sys.executable, "-c", script, str(run.path), "late"], check=False)
+    with Ledger.open(run) as ledger:
+        assert docs(ledger.step_documents(2)) == list(range(8, 16))
+
+
+def test_D6_a_file_system_without_locks_is_explained(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(run, [1])
+
+    class Refusing:
+        def execute(self, query: str) -> None:
+            if query.startswith("ATTACH"):
+                raise duckdb.IOException('Could not set lock on file "x": No locks available')
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(duckdb, "connect", lambda **_: Refusing())
+    with pytest.raises(ShardwardError, match=r"refuses locks.*SHARDWARD_LEDGER"):
+        Ledger.open(run)
+
+
+def test_a_ledger_elsewhere_is_found_by_its_variable(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(run, [1])
+    monkeypatch.setenv("SHARDWARD_LEDGER", str(tmp_path / "local" / "x.duckdb"))
+    (tmp_path / "local").mkdir()
+    Ledger.open(run).close()
+
+    assert (tmp_path / "local" / "x.duckdb").exists()
+    assert not (run.path / "ledger.duckdb").exists()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "small"
+    place.mkdir()
+    mount = shutil.which("mount")
+    if os.geteuid() != 0 or mount is None:
+        pytest.skip("mounting a small tmpfs needs root")
+    done = subprocess.run(
+        [mount, "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(place)],
+        check=False,
+        capture_output=True,
+    )
+    if done.returncode:
+        pytest.skip(f"mounting a small tmpfs was refused: {done.stderr.decode().strip()}")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_D4_a_disk_that_fills_during_ingest_loses_nothing(
+    run: Run, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(run, range(1, 300))
+    ballast = small_disk / "ballast"
+    monkeypatch.setenv("SHARDWARD_LEDGER", str(small_disk / "x.duckdb"))
+    Ledger.open(run, ingest_seconds=0).close()
+    free = shutil.disk_usage(small_disk).free
+    ballast.write_bytes(bytes(max(0, free - (64 << 10))))
+    with pytest.raises(ShardwardError, match="free space"):
+        Ledger.open(run).close()
+    ballast.unlink()
+    with Ledger.open(run) as ledger:
+        assert ledger.sql("SELECT count(*) AS n FROM segments")["n"].to_pylist() == [299 * 8]
+        assert [problem for problem in ledger.check() if problem.serious] == []
+
+
+def test_a_disk_that_fills_during_a_journal_write_keeps_what_was_written(
+    small_disk: Path,
+) -> None:
+    run = make_run(small_disk / "run")
+    piece = run.open_piece(cursor=cursor(0, None), topology=Topology())
+    writer = run.journal_writer(piece, sync_seconds=0)
+    written: list[int] = []
+
+    def fill() -> None:
+        for step in range(1, 1_000_000):
+            writer.append(prepare_delivered(slice_of(step, 1, 0, 1)))
+            written.append(step)
+
+    with pytest.raises(ShardwardError, match="No space left"):
+        fill()
+    writer.close()
+    content = read_journal(run.journal_path(1, 0))
+    steps = [frame.step for frame in content.frames if frame.kind == Kind.DELIVERED]
+
+    assert steps == written
