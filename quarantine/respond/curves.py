@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
+from itertools import cycle
 from typing import Any
 
 from ...loader.errors import MissingExtra
 
+# A replay lies exactly on the original, so the second line is dashed.
+STYLES = ("-", "--", "-", "-.")
 # Branch name → signal → value by step.
 Branches = Mapping[str, Mapping[str, Mapping[int, float]]]
 
@@ -33,6 +36,12 @@ def curves_json(branches: Branches) -> dict[str, Any]:
     }
 
 
+def signal_names(branches: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the signals of a report's branches, the loss first."""
+    names = dict.fromkeys(name for branch in branches for name in branch["series"])
+    return sorted(names, key=lambda name: name != "loss")
+
+
 def curves_png(report: Mapping[str, Any]) -> bytes:
     """Return a PNG of the curves in a report, the window from onset to detection shaded.
 
@@ -47,7 +56,7 @@ def curves_png(report: Mapping[str, Any]) -> bytes:
             "pictures need matplotlib, which is not installed; run: pip install 'shardward[report]'"
         ) from error
     branches = report["curves"]["branches"]
-    signals = list(dict.fromkeys(name for branch in branches for name in branch["series"]))
+    signals = signal_names(branches)
     figure = plots.Figure(figsize=(9, 2.6 * max(len(signals), 1)), dpi=110, layout="tight")
     agg.FigureCanvasAgg(figure)
     for index, signal in enumerate(signals):
@@ -60,11 +69,11 @@ def curves_png(report: Mapping[str, Any]) -> bytes:
 
 
 def _panel(axes: Any, signal: str, branches: Any, detection: Mapping[str, Any]) -> None:
-    for branch in branches:
+    for style, branch in zip(cycle(STYLES), branches, strict=False):
         points = [p for p in branch["series"].get(signal, ()) if p[1] is not None]
         if points:
             steps, values = zip(*points, strict=True)
-            axes.plot(steps, values, linewidth=1.2, label=branch["name"].replace("$", r"\$"))
+            axes.plot(steps, values, style, linewidth=1.2, label=branch["name"].replace("$", r"\$"))
     axes.axvspan(detection["onset"], detection["detected"] + 1, color="#fde68a", alpha=0.6)
     axes.set_ylabel(signal.replace("$", r"\$"))
     axes.grid(visible=True, alpha=0.3)

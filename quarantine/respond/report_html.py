@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from .curves import signal_names
 from .safe_text import html_text
 from .svg import chart
 
@@ -111,7 +112,6 @@ def _curves(report: Mapping[str, Any]) -> str:
     branches = report["curves"]["branches"]
     detection = report["detection"]
     marks = {"onset to detection": (detection["onset"], detection["detected"] + 1)}
-    signals = list(dict.fromkeys(name for branch in branches for name in branch["series"]))
     return "".join(
         chart(
             signal,
@@ -122,7 +122,7 @@ def _curves(report: Mapping[str, Any]) -> str:
             },
             marks=marks,
         )
-        for signal in signals
+        for signal in signal_names(branches)
     )
 
 

@@ -11,7 +11,7 @@ _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 _MARKS = frozenset(("Mn", "Me"))
 _MOST_MARKS = 3
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]#!|<>&~$^])")
-_LINE_START = re.compile(r"\A\s*(?:([-+=])|(\d+)([.)]))")
+_LINE_START = re.compile(r"\A\s*(?:([-+=])|(\d+)([.)])(?=\s|\Z))")
 _AUTOLINK = re.compile(r"(?i)(:)(?=//)|(?<=www)(\.)")
 _MENTION = re.compile(r"@(?=\w)")
 _AT = "\uff20"  # looks like @ and notifies nobody

@@ -84,8 +84,9 @@ def _frame(points: Points) -> Frame:
 def _line(frame: Frame, points: Points, colour: str, index: int, name: str) -> str:
     path = " ".join(f"{frame.x(s):.1f},{frame.y(v):.1f}" for s, v in points)
     label_x = _LEFT + 10 + index * 150
+    dash = ' stroke-dasharray="5 3"' if index % 2 else ""  # a replay lies on the original
     return (
-        f'<polyline fill="none" stroke="{colour}" stroke-width="1.4" points="{path}"/>'
+        f'<polyline fill="none" stroke="{colour}" stroke-width="1.4"{dash} points="{path}"/>'
         f'<text x="{label_x}" y="{_TOP + 2}" fill="{colour}">{html_text(name, 24)}</text>'
     )
 
