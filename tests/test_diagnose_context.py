@@ -64,8 +64,8 @@ def test_the_level_after_a_found_change_is_accepted_soon() -> None:
     monitor = Monitor()
     feed(monitor, loss=loss, seq_len=np.where(np.arange(3000) < 1000, 512, 1024))
 
-    change, page = monitor.events
-    assert (change.kind, page.kind) == ("context_change", "spike")
+    (page,) = monitor.pages
+    assert "context_change" in [event.kind for event in monitor.events]
     assert page.end is not None
     assert page.end < 1040
 

@@ -7,7 +7,7 @@ change that was announced is not paged for while it settles: it is judged from w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 WATCHED = ("lr", "batch_size", "seq_len", "accumulation")
@@ -33,25 +33,45 @@ class Settling:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jump:
+    """A watched signal that jumped at `step` and stayed."""
+
+    step: int
+    name: str
+    before: float
+    value: float
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.before:g} -> {self.value:g}"
+
+
 class Context:
-    """Notices that a watched signal jumped; a schedule that glides is no change."""
+    """Notices that a watched signal jumped; a schedule that glides is no change.
+
+    A jump counts once the next value confirms it: the short last batch of an epoch is nothing.
+    """
 
     def __init__(self) -> None:
         self._last: dict[str, float] = {}
+        self._jumps: dict[str, Jump] = {}
         self.announced: str | None = None
         self.settling: Settling | None = None
 
-    def changed(self, values: Mapping[str, float]) -> str | None:
-        """Return the first watched signal that jumped since the step before, with its values."""
+    def changed(self, step: int, values: Mapping[str, float]) -> Jump | None:
+        """Return the first watched signal that is now known to have jumped."""
         found = None
         for name in WATCHED:
             value = values.get(name)
             if value is None:
                 continue
+            jump = self._jumps.pop(name, None)
             before = self._last.get(name)
             self._last[name] = value
-            if before is not None and found is None and _jumped(name, before, value):
-                found = f"{name} {before:g} -> {value:g}"
+            if jump is not None and _jumped(name, jump.before, value):
+                found = found or jump
+            elif jump is None and before is not None and _jumped(name, before, value):
+                self._jumps[name] = Jump(step=step, name=name, before=before, value=value)
         return found
 
     def state_dict(self) -> dict[str, Any]:
@@ -59,6 +79,7 @@ class Context:
         settling = self.settling
         return {
             "last": dict(self._last),
+            "jumps": [asdict(jump) for jump in self._jumps.values()],
             "announced": self.announced,
             "settling": None
             if settling is None
@@ -73,6 +94,7 @@ class Context:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take `state_dict` back."""
         self._last = dict(state["last"])
+        self._jumps = {each["name"]: Jump(**each) for each in state["jumps"]}
         self.announced = state["announced"]
         self.settling = None
         if state["settling"] is not None:

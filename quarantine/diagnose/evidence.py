@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -119,3 +119,25 @@ class Evidence:
     hardware: tuple[HardwareSign, ...] = ()
     lead: Lead | None = None
     earlier: tuple[Event, ...] = ()
+
+
+_CHANGES: Mapping[str, ChangeKind] = {
+    "step": "resume",
+    "resume": "resume",
+    "lr": "learning_rate",
+    "batch_size": "batch_size",
+    "accumulation": "batch_size",
+    "seq_len": "seq_len",
+    "mixture": "mixture",
+    "logging": "logging",
+    "evaluation": "evaluation",
+}
+
+
+def changes_from(events: Iterable[Event]) -> tuple[Change, ...]:
+    """Return the context changes among a monitor's events, as evidence."""
+    return tuple(
+        Change(step=event.onset, kind=_CHANGES[event.signals[0]], note=event.note)
+        for event in events
+        if event.kind == "context_change" and event.signals[0] in _CHANGES
+    )

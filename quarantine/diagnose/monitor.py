@@ -23,6 +23,7 @@ from .spikes import HISTORY, SpikeRule
 
 LOSS = "loss"
 STATE_VERSION = 1
+STEPS_BACK = "the log steps back"
 # A divergence has ended when this share of its height is left.
 REMAINS = 0.1
 MOVED_SD = 2.5
@@ -108,23 +109,22 @@ class Monitor:
 
     def _step(self, step: int, extras: Mapping[str, float]) -> list[Event]:
         """Notice what the step brings besides its loss."""
-        change = self._context.changed(extras)
+        jump = self._context.changed(step, extras)
+        what, since = (str(jump), jump.step) if jump else ("", step)
         if step <= self.config.warmup_steps:
-            change = None
+            what = ""
         if self._last_step is not None and step < self._last_step:
-            change = f"the log steps back from {self._last_step} to {step}"
+            what, since = f"{STEPS_BACK} from {self._last_step} to {step}", step
             self._rule.interrupt()
         announced, self._context.announced = self._context.announced, None
         self._last_step = step
         events = []
-        if change or announced:
-            what = announced or change or ""
+        if announced or what:
+            planned = announced is not None
             self._context.settling = Settling(
-                step=step, signal=what, announced=announced is not None
+                step=step, signal=announced or what, announced=planned
             )
-            events.append(
-                self._plain("context_change", step, note=what, signals=(what.split()[0],))
-            )
+            events.append(self._change(since, step, announced or what))
         scale = extras.get("loss_scale")
         if scale is not None and self._scale.update(scale):
             note = "the loss scale was reduced again and again, to the least there is"
@@ -220,6 +220,11 @@ class Monitor:
             drift_since=min(self._extras.drifting().values(), default=None),
         )
         return following.event
+
+    def _change(self, since: int, step: int, what: str) -> Event:
+        signal = "step" if what.startswith(STEPS_BACK) else what.split(maxsplit=1)[0]
+        event = self._plain("context_change", step, note=what, signals=(signal,))
+        return event.changed(onset=since, peak_step=since)
 
     def _climbed(self, step: int, loss: float, climb: Climb) -> Event:
         return Event(

@@ -12,6 +12,8 @@ from .series import Series
 
 NEAR_STEPS = 10
 RATE_TOLERANCE = 0.02
+REGULAR_EVENTS = 3
+REGULARITY = 0.1
 
 
 def _near(evidence: Evidence, kind: str, before: int = NEAR_STEPS) -> Change | None:
@@ -101,6 +103,19 @@ def _largest_share_move(evidence: Evidence) -> tuple[str, float, float] | None:
     return best[1:] if best else None
 
 
+def ordering(evidence: Evidence) -> Iterator[Voice]:
+    """Speak of rises that come as regularly as sources that follow each other."""
+    onsets = sorted({*(event.onset for event in evidence.earlier if event.page)})
+    gaps = np.diff([*onsets, evidence.event.onset])
+    if len(gaps) < REGULAR_EVENTS or gaps[-REGULAR_EVENTS:].min() <= 0:
+        return
+    recent = gaps[-REGULAR_EVENTS:]
+    if float(recent.std() / recent.mean()) < REGULARITY:
+        text = f"rises come every {recent.mean():.0f} steps, as from sources read in order"
+        yield say("mix_change", 4.5, text)
+        yield say("learning_rate", -2.0, text)
+
+
 def logging(evidence: Evidence) -> Iterator[Voice]:
     """Speak of a loss that moved alone, while everything else stood still."""
     if _near(evidence, "logging") is not None:
@@ -154,4 +169,12 @@ def _value_at(series: Series, step: int) -> float | None:
     return float(series.values[at[-1]]) if len(at) else None
 
 
-CONTEXT_RULES: tuple[Rule, ...] = (resume, schedule, rate_jump, mixture, logging, evaluation)
+CONTEXT_RULES: tuple[Rule, ...] = (
+    resume,
+    schedule,
+    rate_jump,
+    mixture,
+    ordering,
+    logging,
+    evaluation,
+)
