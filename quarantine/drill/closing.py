@@ -22,7 +22,7 @@ from ..respond.incident import Incident
 from ..respond.rebuild import rebuild
 from ..respond.rebuild_report import RebuildReport
 from ..respond.window import Window
-from ..search.corpus_scan import scan_documents
+from ..search.detectors import detect_documents
 from .finding import Found
 from .rewinding import Replay
 from .session import ACTOR, Session, by_step, signals
@@ -74,7 +74,8 @@ def _shares(session: Session, window: Window, found: Found) -> Shares:
     docs = window.documents["doc"].to_pylist()
     flagged = sum(t for t, doc in zip(tokens, docs, strict=True) if doc in found.families)
     controls = window.control_documents
-    condemned = {f.doc for f in scan_documents(session.manifest, controls) if f.verdict}
+    usual = detect_documents(session.manifest.documents(controls, columns=("text",)), controls)
+    condemned = {finding.doc for finding in usual if finding.verdict}
     return Shares(
         flagged_share=flagged / sum(tokens),
         control_share=len(condemned) / max(1, len(controls)),

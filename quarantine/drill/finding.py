@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...loader.errors import IncidentError
 from ..ledger import Ledger
 from ..respond.decisions import DecisionLog
 from ..respond.incident import Incident
@@ -23,6 +24,8 @@ from .session import ACTOR, Session
 COPIES = "copies"
 AUDIT_SHARE = 0.02
 """A shard with a larger share of excluded documents is listed for audit."""
+MOST_SHARE = 0.2
+"""Of a corpus no more than this can be a hole in it."""
 SHOWN = 12
 
 
@@ -119,7 +122,17 @@ def attach_suspects(session: Session, incident: Incident, found: Found) -> dict[
 
 
 def quarantine(session: Session, incident: Incident, found: Found) -> None:
-    """Append one decision for each family and way of being found, with reasons and evidence."""
+    """Append one decision for each family and way of being found, with reasons and evidence.
+
+    Raises:
+        IncidentError: so much of the corpus was found that leaving it out would end the run.
+    """
+    total, count = session.manifest.documents_count, len(found.documents)
+    if count > MOST_SHARE * total:
+        raise IncidentError(
+            f"{count} of the corpus's {total} documents look like the culprits; that is no hole in "
+            "the corpus but the corpus itself: leaving it out would end the run, so give other text"
+        )
     log = DecisionLog(session.run.path, manifest=session.manifest.fingerprint)
     for family in sorted(set(found.families.values())):
         docs = [doc for doc, name in found.families.items() if name == family]

@@ -47,24 +47,20 @@ def cut_blocks(texts: Sequence[Text], size: int) -> Blocks:
 
 
 def place(blocks: Blocks, salt: Salt, *, scale: Scale, seed: int) -> Placement:
-    """Put the salt's block where the order consumes it nearest to 55 % of the run.
+    """Put the salt's block where the order consumes it at 50 to 60 % of the run.
 
-    The order's key depends on the seed and the number of blocks, so every rank of the block
-    order is tried with the salt in it until the window starts past the target.
+    The order's key depends on the seed and the number of blocks, so the ranks of the block order
+    are tried with the salt in them until the window starts in the second half. The run is made
+    longer where even that is past 60 %.
 
     Raises:
         CorpusError: the corpus is too small for the run.
     """
-    best: Placement | None = None
     for rank in range(GUARD_WINDOWS, len(blocks)):
         tried = _with_salt(blocks, salt, rank=rank, scale=scale, seed=seed)
-        if best is None or _distance(tried, scale) < _distance(best, scale):
-            best = tried
-        if tried.first_step > TARGET * scale.steps:
-            break
-    if best is None or best.first_step < LOWEST * scale.steps:
-        raise too_small(blocks, scale)
-    return best
+        if tried.first_step >= LOWEST * scale.steps:
+            return tried
+    raise too_small(blocks, scale)
 
 
 def too_small(blocks: Blocks, scale: Scale) -> CorpusError:
@@ -87,10 +83,6 @@ def _needed(scale: Scale) -> int:
     return int(1.25 * scale.steps * scale.tokens_per_step)
 
 
-def _distance(placement: Placement, scale: Scale) -> float:
-    return abs(placement.first_step - TARGET * scale.steps)
-
-
 def _with_salt(blocks: Blocks, salt: Salt, *, rank: int, scale: Scale, seed: int) -> Placement:
     order = _order([*blocks, salt.block], scale, seed).block_order
     bad = int(order[rank])
@@ -99,9 +91,7 @@ def _with_salt(blocks: Blocks, salt: Salt, *, rank: int, scale: Scale, seed: int
     starts = _order(placed, scale, seed).window_starts
     first = int(starts[rank]) // scale.batch + 1
     last = (int(starts[rank + 1]) - 1) // scale.batch + 1
-    steps = scale.steps
-    if not LOWEST * steps <= first <= HIGHEST * steps:
-        steps = round(first / TARGET)
+    steps = scale.steps if first <= HIGHEST * scale.steps else round(first / TARGET)
     return Placement(
         blocks=tuple(tuple(block) for block in placed),
         steps=steps,

@@ -83,7 +83,8 @@ def write_corpus(
     placement = Placement(blocks=blocks, steps=scale.steps)
     truth: dict[str, tuple[str, ...]] = {}
     if salted:
-        salt = make_salt(seed, sorted({text.source for text in texts}))
+        sources = sorted({text.source for text in texts})
+        salt = make_salt(seed, sources, bulk=scale.bulk, scattered=scale.scattered)
         placement, truth = place(blocks, salt, scale=scale, seed=seed), salt.truth
     publish_new(directory.truth, canonical_json({"families": truth}) + b"\n")
     shards = write_shards(placement.blocks, directory.corpus, shard_blocks=scale.shard_blocks)

@@ -17,9 +17,7 @@ from ...loader.errors import CorpusError
 from .texts import Text
 
 FAMILIES = ("binary", "repetition", "toxic")
-BULK = 30
 IN_BLOCK = 3
-SCATTERED = 17
 BINARY_BYTES = 1200
 REPETITION_CHARACTERS = 2400
 TOXIC_SENTENCES = 40
@@ -41,23 +39,29 @@ class Salt:
     truth: dict[str, tuple[str, ...]]
 
 
-def make_salt(seed: int, sources: Sequence[str]) -> Salt:
-    """Return the three families for `seed`; `sources` are the names they hide behind.
+def make_salt(seed: int, sources: Sequence[str], *, bulk: int, scattered: int) -> Salt:
+    """Return the three families for `seed`.
+
+    Args:
+        seed: decides every choice.
+        sources: names that the documents hide behind.
+        bulk: binary documents of the bad block.
+        scattered: members of each family outside it.
 
     Raises:
         CorpusError: no shared library is installed from which real binary can be taken.
     """
     generator = np.random.default_rng([0x5A17, seed])
     contents = {
-        "binary": _binary(generator, BULK + SCATTERED),
-        "repetition": _repetition(generator, IN_BLOCK + SCATTERED),
-        "toxic": _toxic(generator, IN_BLOCK + SCATTERED),
+        "binary": _binary(generator, bulk + scattered),
+        "repetition": _repetition(generator, IN_BLOCK + scattered),
+        "toxic": _toxic(generator, IN_BLOCK + scattered),
     }
     names = {
         family: [_disguise(generator, sources, text) for text in texts]
         for family, texts in contents.items()
     }
-    cut = {"binary": BULK, "repetition": IN_BLOCK, "toxic": IN_BLOCK}
+    cut = {"binary": bulk, "repetition": IN_BLOCK, "toxic": IN_BLOCK}
     return Salt(
         block=tuple(text for family in FAMILIES for text in names[family][: cut[family]]),
         scattered=tuple(text for family in FAMILIES for text in names[family][cut[family] :]),

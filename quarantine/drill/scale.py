@@ -20,6 +20,8 @@ class Scale:
         checkpoint_every: steps between checkpoints and held-out evaluations.
         block_documents: documents per row group; `shard_blocks` row groups make a shard.
         holdout_documents: kept out of training for evaluation.
+        bulk: binary documents in the bad block.
+        scattered: members of each salted family elsewhere.
         reaction: steps the run goes on after the page, until somebody stops it.
         margin: least distance between rewind target and onset.
         watch: steps watched after the resume.
@@ -39,6 +41,8 @@ class Scale:
     block_documents: int = 40
     shard_blocks: int = 10
     holdout_documents: int = 80
+    bulk: int = 30
+    scattered: int = 17
     reaction: int = 20
     margin: int = 5
     watch: int = 60
