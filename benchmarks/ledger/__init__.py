@@ -1,0 +1,1 @@
+"""The journal and the ledger against their bars; one JSON object for each result."""
