@@ -6,6 +6,7 @@ import ast
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -13,7 +14,8 @@ PACKAGES = ("cli", "loader", "quarantine", "schemas")
 NOT_TRACKED = {".git", ".venv", "build", "dist", "__pycache__"}
 
 
-def tracked_files() -> list[Path]:
+@cache
+def tracked_files() -> tuple[Path, ...]:
     """Return the project's files relative to the root: git's, or all when there is no git."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
@@ -26,11 +28,8 @@ def tracked_files() -> list[Path]:
         names = [Path(line) for line in listed.stdout.splitlines()]
     else:
         names = [path.relative_to(ROOT) for path in ROOT.rglob("*")]
-    return sorted(
-        name
-        for name in names
-        if (ROOT / name).is_file() and not NOT_TRACKED.intersection(name.parts)
-    )
+    wanted = (name for name in names if not NOT_TRACKED.intersection(name.parts))
+    return tuple(sorted(name for name in wanted if (ROOT / name).is_file()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
