@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -200,6 +202,16 @@ def test_a_resume_without_orders_is_none(scene: Scene) -> None:
     assert resume(scene.run) is None
 
 
+def test_asking_for_orders_loads_no_database_and_no_report() -> None:
+    code = "import sys, shardward.quarantine.respond.resume; print(*sys.modules)"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+
+    heavy = {"duckdb", "jsonschema", "matplotlib", "numba", "click", "torch"}
+    assert not heavy & set(result.stdout.split())
+
+
 def test_edited_orders_are_refused(scene: Scene) -> None:
     scene.go(scene.open(), "resume")
     path = scene.run.path / "resume.json"
@@ -300,7 +312,9 @@ class Crash(BaseException):
     """The process dies here."""
 
 
-@pytest.mark.parametrize("step", ["rewind", "skip", "resume", "file"])
+@pytest.mark.parametrize(
+    "step", ["confirm", "identify", "rewind", "skip", "resume", "watch", "file"]
+)
 def test_a_crash_between_any_two_writes_is_no_matter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

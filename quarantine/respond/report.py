@@ -12,6 +12,7 @@ from ...loader.errors import FormatError
 from ...schemas import load_schema
 from .decisions import DecisionLog, entry_json
 from .machine import EXITS, STEPS
+from .narrative import narrative
 
 if TYPE_CHECKING:
     from ...loader.run import Run
@@ -66,7 +67,9 @@ def build_report(
         "state": state or incident.case().state,
         "round": incident.case().round,
         "outcome": outcome(incident),
-        "summary": _summary(incident, opened),
+        "summary": "",
+        "trigger": "",
+        "resolution": "",
         "impact": _impact(incident, attached["impact"]),
         "timeline": [_timeline(event) for event in events],
         "detection": {
@@ -95,6 +98,7 @@ def build_report(
         "lessons": (attached["lessons"] or {}).get("lessons", list(LESSONS)),
         "commands": [*_commands(incident, run), *commands],
     }
+    report |= narrative(report)
     validate(report, "incident.v1", f"the report of {incident.id}")
     return report
 
@@ -123,31 +127,6 @@ def outcome(incident: Incident) -> str:
         if event.act == "reopen":
             break
     return "open"
-
-
-def _summary(incident: Incident, opened: Mapping[str, Any]) -> str:
-    parts = [
-        f"A {opened['kind']} began at step {opened['onset']} and was detected at step "
-        f"{opened['detected']}."
-    ]
-    if found := _summary_of(incident, "identify"):
-        parts.append(
-            f"Steps {found['first']} to {found['last']} were fed {found['documents']} documents "
-            f"from {found['shards']} shards."
-        )
-    if rewound := _summary_of(incident, "rewind"):
-        parts.append(
-            f"The run was rewound to step {rewound['step']}, {rewound['steps_lost']} steps back."
-        )
-    if skipped := _summary_of(incident, "skip"):
-        parts.append(
-            f"Nothing was skipped: {skipped['no_skip']}."
-            if skipped["no_skip"]
-            else f"Revision {skipped['revision']} leaves out {skipped['documents']} documents "
-            f"and {skipped['skips']} ranges of positions."
-        )
-    parts.append(f"Outcome: {outcome(incident)}.")
-    return " ".join(parts)
 
 
 def _impact(incident: Incident, extra: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -16,7 +16,9 @@ color:#0f172a;background:#fff}
 h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem;border-bottom:1px solid #cbd5e1}
 table{border-collapse:collapse;width:100%;font-size:13px}
 td,th{border-bottom:1px solid #e2e8f0;padding:.25rem .5rem;text-align:left;vertical-align:top;
-overflow-wrap:anywhere}
+overflow-wrap:anywhere;min-width:6em}
+th,.n{min-width:0;white-space:nowrap;overflow-wrap:normal;font-variant-numeric:tabular-nums}
+table+table{margin-top:1rem}
 code,pre{font:12px/1.5 ui-monospace,monospace;background:#f1f5f9}
 pre{padding:.5rem;white-space:pre-wrap;overflow-wrap:anywhere}
 bdi,td,pre{unicode-bidi:isolate}svg{width:100%;height:auto;font:11px sans-serif}
@@ -34,10 +36,12 @@ def render_html(report: Mapping[str, Any]) -> str:
         ("Summary", f"<p>{html_text(report['summary'], 2000)}</p>"),
         ("Curves", _curves(report)),
         ("Impact", _facts(report["impact"])),
-        ("Detection", _facts(report["detection"])),
+        ("Root causes", _causes(report["causes"])),
+        ("Trigger", f"<p>{html_text(report['trigger'], 1000)}</p>"),
+        ("Resolution", f"<p>{html_text(report['resolution'], 2000)}</p>"),
+        ("Detection", _facts(report["detection"], ("kind", "onset", "detected"))),
         ("Confirmation", _confirm(report["confirm"])),
         ("Window", _window(report["window"])),
-        ("Causes", _causes(report["causes"])),
         ("Trials", _rows(report["trials"])),
         ("Suspects", _suspects(report["suspects"])),
         ("Decisions", _decisions(report["decisions"])),
@@ -47,7 +51,7 @@ def render_html(report: Mapping[str, Any]) -> str:
         ("Watch", _watch(report["watch"])),
         ("Proof", _proof(report["proof"])),
         ("Rebuild", _facts(report["rebuild"])),
-        ("Timeline", _rows(report["timeline"])),
+        ("Timeline", _rows(report["timeline"], ("time", "actor", "act", "text"))),
         ("Lessons", _list(report["lessons"])),
         ("Commands that reproduce the numbers", _commands(report["commands"])),
     ]
@@ -69,15 +73,21 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
         return ""
     head = "".join(f"<th>{html_text(name)}</th>" for name in header)
     body = "".join(
-        "<tr>" + "".join(f"<td>{html_text(_plain(cell))}</td>" for cell in row) + "</tr>"
-        for row in every[:MOST_ROWS]
+        "<tr>" + "".join(_cell(cell) for cell in row) + "</tr>" for row in every[:MOST_ROWS]
     )
     more = len(every) - MOST_ROWS
     note = f"<p>{more} more rows stand in incident.json.</p>" if more > 0 else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
 
 
+def _cell(value: object) -> str:
+    number = ' class="n"' if isinstance(value, int | float) else ""
+    return f"<td{number}>{html_text(_plain(value))}</td>"
+
+
 def _plain(value: object) -> object:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.5g}"
     if value is None:
@@ -89,14 +99,16 @@ def _plain(value: object) -> object:
     return value
 
 
-def _facts(facts: Mapping[str, Any] | None) -> str:
+def _facts(facts: Mapping[str, Any] | None, first: Sequence[str] = ()) -> str:
     if not facts:
         return ""
-    return table(("", ""), ((n.replace("_", " "), v) for n, v in facts.items() if v != {}))
+    names = [name for name in dict.fromkeys([*first, *facts]) if facts[name] not in ({}, None)]
+    return table(("", ""), ((name.replace("_", " "), facts[name]) for name in names))
 
 
-def _rows(rows: Sequence[Mapping[str, Any]]) -> str:
-    names = list(dict.fromkeys(name for row in rows for name in row))
+def _rows(rows: Sequence[Mapping[str, Any]], first: Sequence[str] = ()) -> str:
+    """Return a table of objects; the columns `first` come first."""
+    names = list(dict.fromkeys([*first, *(name for row in rows for name in row)]))
     return table(names, ([row.get(name) for name in names] for row in rows))
 
 
@@ -131,7 +143,7 @@ def _confirm(confirm: Mapping[str, Any] | None) -> str:
         return ""
     accepted = f" Accepted by hand: {confirm['accepted']}." if confirm["accepted"] else ""
     return f"<p>Verdict: {html_text(confirm['verdict'] + '.' + accepted)}</p>" + _rows(
-        confirm["items"]
+        confirm["items"], ("signal", "agrees", "value", "baseline", "note")
     )
 
 
@@ -139,7 +151,7 @@ def _window(window: Mapping[str, Any] | None) -> str:
     if not window:
         return ""
     documents = window["documents"]
-    names = list(documents)
+    names = ("doc", "id", "source", "shard", "row", "tokens", "first_step", "last_step")
     shards = table(("shard", "share of tokens"), window["shards"].items())
     sources = table(("source", "share of tokens"), window["sources"].items())
     return (
@@ -154,14 +166,25 @@ def _window(window: Mapping[str, Any] | None) -> str:
         )
         + shards
         + sources
-        + table(names, zip(*(documents[name] for name in names), strict=True))
+        + table(
+            [name.replace("_", " ") for name in names],
+            zip(*(documents[name] for name in names), strict=True),
+        )
     )
 
 
 def _causes(causes: Sequence[Mapping[str, Any]]) -> str:
     return table(
         ("cause", "score", "evidence for", "evidence against"),
-        ((c["name"], c["score"], c["evidence_for"], c["evidence_against"]) for c in causes),
+        (
+            (
+                c["name"].replace("_", " "),
+                c["score"],
+                "; ".join(map(str, c["evidence_for"])),
+                "; ".join(map(str, c["evidence_against"])),
+            )
+            for c in causes
+        ),
     )
 
 
@@ -200,4 +223,4 @@ def _watch(watch: Mapping[str, Any] | None) -> str:
 
 
 def _proof(proof: Mapping[str, Any] | None) -> str:
-    return _rows(proof["checks"]) if proof else ""
+    return _rows(proof["checks"], ("name", "holds", "checked", "note")) if proof else ""

@@ -16,8 +16,8 @@ def render_markdown(report: Mapping[str, Any]) -> str:
         ("Summary", markdown_text(report["summary"], 2000)),
         ("Impact", _facts(report["impact"])),
         ("Root causes", _causes(report["causes"])),
-        ("Trigger", _trigger(report)),
-        ("Resolution", _resolution(report)),
+        ("Trigger", markdown_text(report["trigger"], 1000)),
+        ("Resolution", markdown_text(report["resolution"], 2000)),
         ("Detection", _detection(report)),
         ("Window", _window(report["window"])),
         ("Suspects", _suspects(report["suspects"])),
@@ -73,36 +73,6 @@ def _causes(causes: Sequence[Mapping[str, Any]]) -> str:
         ("cause", "score", "for", "against"),
         ((c["name"], c["score"], c["evidence_for"], c["evidence_against"]) for c in causes),
     )
-
-
-def _trigger(report: Mapping[str, Any]) -> str:
-    detection, window = report["detection"], report["window"]
-    text = f"The {detection['kind']} began at step {detection['onset']}."
-    if window:
-        top = next(iter(window["shards"].items()), None)
-        if top:
-            text += f" {top[1]:.0%} of the window's tokens came from shard {top[0]}."
-    return markdown_text(text, 1000)
-
-
-def _resolution(report: Mapping[str, Any]) -> str:
-    parts = []
-    if report["rewind"]:
-        parts.append(f"Rewound to step {report['rewind']['checkpoint']['step']}.")
-    if report["skip"]:
-        skip = report["skip"]
-        parts.append(
-            f"Nothing skipped: {skip['no_skip']}."
-            if skip["no_skip"]
-            else f"Revision {skip['revision']} leaves out {skip['documents']} documents."
-        )
-    if report["watch"]:
-        result = report["watch"]["result"]
-        parts.append(f"Watched to step {result['seen_to']}: {result['reason']}.")
-    if report["proof"]:
-        held = all(check["holds"] for check in report["proof"]["checks"])
-        parts.append("Proved from the ledger." if held else "The proof from the ledger FAILED.")
-    return markdown_text(" ".join(parts) or f"Outcome: {report['outcome']}.", 2000)
 
 
 def _detection(report: Mapping[str, Any]) -> str:

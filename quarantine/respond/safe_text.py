@@ -20,7 +20,7 @@ _AT = "\uff20"  # looks like @ and notifies nobody
 def visible(text: str, limit: int = 400) -> str:
     """Return `text` on one line with every invisible or directing character spelled out.
 
-    Line ends become ⏎; a fourth combining mark in a row is spelled out too, so that stacked
+    Line ends become ⏎, spaces of any width a space; a fourth combining mark in a row is spelled out too, so that stacked
     marks cannot paint over their surroundings. At most `limit` characters of `text` are shown.
     """
     parts: list[str] = []
@@ -30,7 +30,7 @@ def visible(text: str, limit: int = 400) -> str:
         marks = marks + 1 if category in _MARKS else 0
         if char in "\n\r":
             parts.append("⏎")
-        elif char == "\t":
+        elif char == "\t" or category == "Zs":
             parts.append(" ")
         elif category in _HIDDEN or marks > _MOST_MARKS:
             parts.append(f"⟨U+{ord(char):04X}⟩")
