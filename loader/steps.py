@@ -11,12 +11,13 @@ import numpy as np
 
 from .arrays import Int64Array
 from .blocks import token_dtype
-from .cursor import Mode
+from .cursor import Cursor, Mode
 from .exclusion import Exclusion
 from .journal_frame import Prepared
 from .manifest import Manifest
 from .order import EpochOrder, Layout
 from .plan import Plan
+from .prepared import PreparedStep, split_rows
 from .records import DeliveredRecord, prepare_delivered
 from .revision import Revision
 from .row_digest import rows_digest
@@ -25,53 +26,7 @@ from .schedule import BatchSchedule
 from .topology import Topology
 from .walk import EpochEnd, Place, StepPositions, Walker
 from .window import Window
-from .window_feed import LostBlock, WindowFeed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PreparedStep:
-    """One step of one rank, ready to be journalled and handed out.
-
-    Attributes:
-        step, epoch, start, end: as in `StepPositions`.
-        positions: int64[n] of this rank; -1 for padded rows.
-        rows: tokens, masks and segments of this rank.
-        global_target_tokens: see `Batch`.
-        digest: 16 bytes, of this rank's samples.
-        frame: the journal record, None without a run.
-        lost: blocks found unreadable since the step before.
-        bytes_read: decoded bytes so far.
-        dropped: samples left over at the end of the epoch before.
-    """
-
-    step: int
-    epoch: int
-    start: int
-    end: int
-    positions: Int64Array
-    rows: Rows
-    global_target_tokens: int
-    digest: bytes
-    frame: Prepared | None
-    lost: tuple[LostBlock, ...]
-    bytes_read: int
-    dropped: int
-
-    @property
-    def target_tokens(self) -> int:
-        """Tokens of this rank that count in the loss."""
-        return int(self.rows.target_by_row.sum())
-
-    @property
-    def blanked_tokens(self) -> int:
-        """Tokens that the revision took out of this rank's rows."""
-        return int(self.rows.blanked_by_row.sum())
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that waiting for the trainer costs."""
-        rows = self.rows
-        return rows.tokens.nbytes + rows.loss_mask.nbytes + 48 * len(rows.segments)
+from .window_feed import WindowFeed
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,6 +63,25 @@ class StepSource:
     def for_piece(self, piece: int | None) -> StepSource:
         """Return the same source, recording for `piece`."""
         return replace(self, piece=piece)
+
+    @cached_property
+    def _names(self) -> tuple[str, str | None]:
+        number = self.revision.number
+        return self.plan.plan_id, self.revision.digest if number else None
+
+    def cursor(self, place: Place) -> Cursor:
+        """Return the cursor at a boundary of this stretch of the run."""
+        plan_id, revision_digest = self._names
+        return Cursor(
+            plan_id=plan_id,
+            epoch=place.epoch,
+            position=place.position,
+            step=place.step,
+            revision=self.revision.number,
+            revision_digest=revision_digest,
+            mode=self.mode,
+            piece=self.piece,
+        )
 
     def exclusion(self) -> Exclusion:
         """Return the revision as the plan sees it."""
@@ -177,10 +151,10 @@ class StepStream(Iterator[PreparedStep]):
         return PreparedStep(
             step=taken.step,
             epoch=taken.epoch,
-            start=taken.start,
-            end=taken.end,
-            positions=mine,
-            rows=made,
+            after=source.cursor(taken.after),
+            micros=split_rows(made, mine, source.micros),
+            target_tokens=int(made.target_by_row.sum()),
+            blanked_tokens=int(made.blanked_by_row.sum()),
             global_target_tokens=total,
             digest=digest,
             frame=self._frame(taken, mine, made, digest),
@@ -199,8 +173,13 @@ class StepStream(Iterator[PreparedStep]):
     def _windows(self, taken: StepPositions) -> list[Window]:
         order: EpochOrder = self._walker.order(taken.epoch)
         real = taken.positions[taken.positions >= 0]
+        first, last = order.window_of(int(real[0])), order.window_of(int(real[-1]))
         # A step may pass over whole windows, which are then not read.
-        needed = np.unique(np.searchsorted(order.window_starts, real, side="right") - 1).tolist()
+        needed = [
+            number
+            for number in range(first, last + 1)
+            if np.diff(np.searchsorted(real, order.window_starts[number : number + 2]))[0]
+        ]
         return [self.feed.window(taken.epoch, n, oldest=needed[0]) for n in needed]
 
     def _frame(

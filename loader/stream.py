@@ -15,6 +15,7 @@ from .journal import JournalWriter
 from .manifest import Manifest
 from .plan import Plan
 from .prefetch import Prefetcher
+from .prepared import PreparedStep
 from .preview import Preview, preview_step
 from .recorder import Recorder
 from .revision import Revision
@@ -22,9 +23,9 @@ from .run import Run
 from .sample_seed import Transform, sample_seeds
 from .schedule import BatchSchedule
 from .step_count import last_step
-from .steps import PreparedStep, StepSource, StepStream
+from .steps import StepSource, StepStream
 from .stream_load import check_plan, check_window_bytes, load_cursor, load_loader_revision
-from .stream_stats import LoaderStats, step_batches
+from .stream_stats import LoaderStats
 from .topology import Topology
 from .walk import EpochEnd, Place
 
@@ -123,8 +124,6 @@ class ShardLoader:
             self.topology.check(size, micros)
         check_window_bytes(self._source.layout, manifest, window_bytes)
         self._transform = transform
-        self._plan_id = plan.plan_id
-        self._revision_digest = chosen.digest if chosen.number else None
         self._prefetch_bytes = prefetch_bytes
         self._stall_seconds = stall_seconds
         writer: JournalWriter | None = None
@@ -143,7 +142,7 @@ class ShardLoader:
             writer = run.journal_writer(piece, self.topology.dp_rank, self.topology.replica)
             self.piece = piece.piece
             self._source = self._source.for_piece(piece.piece)
-        self._loaded = self._cursor(Place(loaded.step, loaded.epoch, loaded.position))
+        self._loaded = self._source.cursor(Place(loaded.step, loaded.epoch, loaded.position))
         self._recorder = Recorder(writer, self.piece, self.topology, self._loaded)
         self._stream: StepStream | None = None
         self._prefetcher: Prefetcher[PreparedStep] | None = None
@@ -192,8 +191,7 @@ class ShardLoader:
         Raises:
             UsageError: it is not the step after the last delivered one.
         """
-        after = self._cursor(Place(step.step, step.epoch, step.end))
-        self._recorder.deliver(step.frame, after)
+        self._recorder.deliver(step.frame, step.after)
         for lost in step.lost:
             self._recorder.event("corrupt_block", step.step, lost.to_json())
         if step.dropped:
@@ -202,7 +200,7 @@ class ShardLoader:
         self._warn_if_blanked(step)
         if self._prefetcher is not None:
             self._prefetcher.refill()
-        return self._transformed(step_batches(step, self.micros, after, waited))
+        return self._transformed(step.batches(waited))
 
     def observe(
         self,
@@ -309,20 +307,8 @@ class ShardLoader:
             places,
         )
 
-    def _cursor(self, place: Place) -> Cursor:
-        return Cursor(
-            plan_id=self._plan_id,
-            epoch=place.epoch,
-            position=place.position,
-            step=place.step,
-            revision=self._source.revision.number,
-            revision_digest=self._revision_digest,
-            mode=self._source.mode,
-            piece=self.piece,
-        )
-
     def _warn_if_blanked(self, step: PreparedStep) -> None:
-        share = step.blanked_tokens / max(step.rows.tokens.size, 1)
+        share = step.blanked_tokens / max(step.tokens, 1)
         if share > BLANKED_SHARE_WARNING and not self._warned:
             self._warned = True
             LOG.warning(

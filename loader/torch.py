@@ -16,7 +16,8 @@ import numpy as np
 
 from .batch import Batch
 from .errors import MissingExtra, UsageError
-from .steps import PreparedStep, StepSource
+from .prepared import PreparedStep
+from .steps import StepSource
 from .stream import ShardLoader
 from .walk import Place
 
