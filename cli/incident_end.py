@@ -6,14 +6,17 @@ from pathlib import Path
 
 import click
 
+from ..quarantine.ledger import Ledger
 from ..quarantine.respond import response
 from ..quarantine.respond.filing import file as file_incident
+from ..quarantine.respond.gather import attach_findings
 from ..quarantine.respond.outlets import OUTLETS, incident_message, post
 from ..quarantine.respond.selection import parse_steps
 from ..quarantine.respond.telemetry import by_step
 from ..quarantine.respond.watchplan import WatchPlan, evaluate_watch
 from .incident_options import act_options, find, log_option, said, signals
-from .output import acts
+from .output import acts, manifest_option
+from .respond_options import corpus_of
 
 
 @click.command()
@@ -60,6 +63,7 @@ def watch(
 
 @click.command("file")
 @act_options
+@manifest_option
 @click.option("--to", "outlets", multiple=True, type=click.Choice(OUTLETS), help="Tell; repeat.")
 @click.option("--repository", metavar="OWNER/NAME", help="For --to github.")
 def file_(
@@ -68,6 +72,7 @@ def file_(
     run: Path,
     outlets: tuple[str, ...],
     repository: str | None,
+    manifest: Path | None,
     actor: str,
     yes: bool,
     dry_run: bool,
@@ -85,6 +90,8 @@ def file_(
     if not acts(yes=yes, dry_run=dry_run):
         said(incident, opened, done=False, as_json=as_json, what="file the incident", facts={})
         return
+    with Ledger.open(opened) as ledger:
+        attach_findings(incident, opened, corpus_of(opened, manifest), ledger, actor=actor)
     filed = file_incident(incident, opened, actor=actor)
     message = incident_message(incident, opened.run_id, filed.report)
     sent = post(incident, message, outlets, repository=repository) if outlets else []

@@ -14,6 +14,7 @@ from ..quarantine.ledger import Ledger
 from ..quarantine.respond import response
 from ..quarantine.respond.command import run_command
 from ..quarantine.respond.evaluation import evaluation_specs, merge_evaluations
+from ..quarantine.respond.gather import attach_suspects
 from ..quarantine.respond.incident import Incident, IncidentStore
 from ..quarantine.respond.operations import newest_page
 from ..quarantine.respond.selection import parse_steps
@@ -166,20 +167,22 @@ def identify(
     """
     opened, incident = find(run, incident_id)
     incident.check("identify")
-    event = event_of(incident)
+    event, corpus = event_of(incident), corpus_of(opened, manifest)
     first, last = parse_steps(steps) if steps else (event.onset, max(event.detected, event.onset))
     with Ledger.open(opened) as ledger:
-        window = identify_window(
-            ledger, corpus_of(opened, manifest), first=first, last=last, controls=controls
-        )
+        window = identify_window(ledger, corpus, first=first, last=last, controls=controls)
     act = acts(yes=yes, dry_run=dry_run)
+    suspects = []
     if act:
         response.identify(incident, window, actor=actor)
+        suspects = attach_suspects(incident, corpus, window, actor=actor)
     odd = [f"\n  unusual {c.name}: {c.value:.3g}" for c in window.comparisons if c.unusual]
     top = [f"\n  {name}: {share:.0%} of tokens" for name, share in list(window.shards.items())[:5]]
     what = f"record {window.documents.num_rows} documents of steps {first} to {last}"
-    facts = {"window": window.to_json()}
-    said(incident, opened, done=act, as_json=as_json, what=what + "".join(top + odd), facts=facts)
+    bad = [f"\n  suspect {s.doc}: {s.reasons[0]}" for s in suspects[:5] if s.verdict]
+    facts = {"window": window.to_json(), "suspects": [s.doc for s in suspects if s.verdict]}
+    what += "".join(top + odd + bad)
+    said(incident, opened, done=act, as_json=as_json, what=what, facts=facts)
 
 
 LOOK = (open_, confirm, identify)

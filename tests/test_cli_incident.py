@@ -116,6 +116,14 @@ def test_the_whole_response_goes_through_the_commands(desk: Desk) -> None:
     assert report["confirm"]["verdict"] == "confirmed"
     assert report["rewind"]["checkpoint"]["step"] == 50
     assert report["skip"]["skips"] == 1
+    assert report["proof"]["holds"]
+    assert {"no excluded document or position was delivered"} <= {
+        c["name"] for c in report["proof"]["checks"]
+    }
+    assert [b["name"] for b in report["curves"]["branches"]] == ["before", "after"]
+    assert report["impact"]["steps_lost"] == 20
+    assert report["impact"]["tokens_lost"] == 20 * 2 * 32
+    assert report["causes"]
     assert desk.json("list")["incidents"][0]["outcome"] == "resolved"
 
 

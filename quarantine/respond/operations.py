@@ -97,7 +97,7 @@ def window_skip(
     Raises:
         NotFound: a step is not recorded there.
     """
-    piece = _branch_before(incident, run)
+    piece = branch_before(incident, run)
     rows: list[dict[str, Any]] = ledger.steps(first, last, piece).to_pylist()
     return Decision(
         action="skip",
@@ -128,7 +128,7 @@ def default_watch_plan(
     return generate_watch_plan(before, resume_step=step, length=length)
 
 
-def _branch_before(incident: Incident, run: Run) -> int:
+def branch_before(incident: Incident, run: Run) -> int:
     """Return the branch piece that the head stood in before the rewind."""
     target = rewind_plan(incident).checkpoint
     pieces = [head.piece for head in run.heads()]

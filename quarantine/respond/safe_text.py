@@ -20,8 +20,9 @@ _AT = "\uff20"  # looks like @ and notifies nobody
 def visible(text: str, limit: int = 400) -> str:
     """Return `text` on one line with every invisible or directing character spelled out.
 
-    Line ends become ⏎, spaces of any width a space; a fourth combining mark in a row is spelled out too, so that stacked
-    marks cannot paint over their surroundings. At most `limit` characters of `text` are shown.
+    Line ends become ⏎, spaces of any width a space. A fourth combining mark in a row is spelled
+    out too, so that stacked marks cannot paint over their surroundings. At most `limit`
+    characters of `text` are shown.
     """
     parts: list[str] = []
     marks = 0

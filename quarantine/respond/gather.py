@@ -1,0 +1,166 @@
+"""What a postmortem needs beside the steps, worked out from ledger, corpus and decisions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...loader.errors import IntegrityError
+from ...loader.order import Layout
+from ...loader.revision_store import load_revision
+from ..diagnose.attribution import attribute
+from ..diagnose.evidence import Evidence, Trial
+from ..diagnose.evidence import Window as Shares
+from ..search.triage import triage
+from .curves import curves_json
+from .operations import HISTORY_STEPS, branch_before
+from .proof import prove
+from .proof_source import corpus_tokens, ledger_steps
+from .suspects import suspects_json
+from .telemetry import by_step, event_of, ledger_series
+
+if TYPE_CHECKING:
+    from ...loader.manifest import Manifest
+    from ...loader.run import Run
+    from ..ledger.ledger import Ledger
+    from ..search.findings import Suspect
+    from .incident import Incident
+    from .window import Window
+
+CURVES = ("loss", "grad_norm")
+PROVED_PAST_THE_WINDOW = 16
+
+
+def attach_suspects(
+    incident: Incident, manifest: Manifest, window: Window, *, actor: str
+) -> list[Suspect]:
+    """Rank the window's documents against its controls and store them; none without text."""
+    if manifest.header.schema.kind != "text":
+        return []
+    docs = window.documents["doc"].to_pylist()
+    suspects = triage(manifest, docs, window.control_documents)
+    incident.attach("suspects", suspects_json(manifest, suspects), actor=actor)
+    return suspects
+
+
+def attach_findings(
+    incident: Incident, run: Run, manifest: Manifest, ledger: Ledger, *, actor: str
+) -> None:
+    """Store curves, causes, impact and, once the run was resumed, the proof.
+
+    Raises:
+        IntegrityError: the proof fails; it is stored all the same.
+    """
+    incident.attach("curves", _curves(incident, run, ledger), actor=actor)
+    incident.attach("causes", _causes(incident, run, ledger, manifest), actor=actor)
+    if incident.last("rewind") is None:
+        return
+    incident.attach("impact", _impact(incident, run, ledger), actor=actor)
+    proof = _proof(incident, run, manifest, ledger)
+    if proof is None:
+        return
+    incident.attach("proof", proof, actor=actor)
+    if not proof["holds"]:
+        broken = next(check for check in proof["checks"] if not check["holds"])
+        raise IntegrityError(
+            f"the resumed run fails its proof: {broken['name']}: {broken['note']}; stop the "
+            "trainer and find out what it was fed"
+        )
+
+
+def _curves(incident: Incident, run: Run, ledger: Ledger) -> dict[str, Any]:
+    onset = event_of(incident).onset
+    branches = {}
+    for name, piece, first in _branches(incident, run):
+        series = by_step(ledger_series(ledger, piece))
+        low = max(first, onset - HISTORY_STEPS)
+        branches[name] = {
+            signal: {s: v for s, v in series[signal].items() if s >= low}
+            for signal in CURVES
+            if signal in series
+        }
+    return curves_json(branches)
+
+
+def _branches(incident: Incident, run: Run) -> list[tuple[str, int, int]]:
+    """Return (name, piece, first step to show) of the branch before and the one after."""
+    head = run.head()
+    if head is None:
+        return []
+    rewound = incident.last("rewind")
+    if rewound is None:
+        return [("run", head.piece, 1)]
+    branches = [("before", branch_before(incident, run), 1)]
+    if head.piece != rewound.summary["piece"]:
+        branches.append(("after", head.piece, rewound.summary["step"] + 1))
+    return branches
+
+
+def _causes(incident: Incident, run: Run, ledger: Ledger, manifest: Manifest) -> dict[str, Any]:
+    watched, skipped = incident.last("watch"), incident.last("skip")
+    trials: tuple[Trial, ...] = ()
+    if watched is not None and skipped is not None and not skipped.summary["no_skip"]:
+        recurred = watched.summary["verdict"] == "recurrence"
+        trials = (Trial(kind="skip", recurred=recurred),)
+    piece = _branches(incident, run)[0][1] if run.head() is not None else None
+    evidence = Evidence(
+        event=event_of(incident),
+        series=ledger_series(ledger, piece),
+        window=_shares(incident, run, manifest),
+        trials=trials,
+    )
+    return {"causes": [cause.to_json() for cause in attribute(evidence)]}
+
+
+def _shares(incident: Incident, run: Run, manifest: Manifest) -> Shares | None:
+    """Return how much of the window and of its controls the revision condemns."""
+    identified, skipped = incident.last("identify"), incident.last("skip")
+    if identified is None or skipped is None:
+        return None
+    window = incident.evidence(identified, "window")
+    number = skipped.summary["revision"]
+    revision = load_revision(run.path, number, manifest=manifest.fingerprint)
+    gone = set(revision.documents.tolist())
+    documents = window["documents"]
+    pairs = list(zip(documents["doc"], documents["tokens"], strict=True))
+    total = sum(tokens for _, tokens in pairs) or 1
+    controls = window["control_documents"]
+    return Shares(
+        flagged_share=sum(tokens for doc, tokens in pairs if doc in gone) / total,
+        control_share=sum(doc in gone for doc in controls) / max(len(controls), 1),
+        controls=len(window["controls"]),
+    )
+
+
+def _impact(incident: Incident, run: Run, ledger: Ledger) -> dict[str, Any]:
+    rewound = incident.require("rewind").summary
+    first, last = rewound["step"] + 1, rewound["step"] + rewound["steps_lost"]
+    rows = ledger.steps(first, last, branch_before(incident, run)).to_pylist()
+    return {
+        "steps_lost": rewound["steps_lost"],
+        "tokens_lost": sum(row["target_tokens"] for row in rows),
+    }
+
+
+def _proof(
+    incident: Incident, run: Run, manifest: Manifest, ledger: Ledger
+) -> dict[str, Any] | None:
+    """Prove the steps from the checkpoint to a little past the window."""
+    resumed, head = incident.last("resume"), run.head()
+    rewound = incident.require("rewind").summary
+    if resumed is None or head is None or head.piece == rewound["piece"]:
+        return None
+    first = rewound["step"] + 1
+    last = incident.require("identify").summary["last"] + PROVED_PAST_THE_WINDOW
+    steps = ledger_steps(ledger, head.piece, first, last)
+    if not steps:
+        return None
+    number = resumed.summary["revision"]
+    plan = run.plan()
+    return prove(
+        steps,
+        piece=head.piece,
+        layout=Layout(plan, manifest.geometry(), manifest.lengths),
+        revision=load_revision(run.path, number, manifest=manifest.fingerprint),
+        before=ledger_steps(ledger, branch_before(incident, run), first, last),
+        tokens=corpus_tokens(manifest),
+    ).to_json()
