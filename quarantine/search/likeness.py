@@ -2,7 +2,7 @@
 
 The kept features (see `vectors.py`) are scaled by their spread in a background sample of the
 corpus. Up to ten medoids of the culprits stand for them. The threshold needs no labels: it stays
-below the distance of nearly every background document whose own verdict is no, and within the
+well below the distance of every background document whose own verdict is no, and within the
 culprits' own spread.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MEDOIDS = 10
-CLEAN_SHARE = 1e-3
+INSIDE = 0.85
 REACH = 1.5
 CAP = 8.0
 
@@ -64,7 +64,7 @@ def _threshold(
     if not len(others):
         return reach
     near = np.min([_distance(others, medoid) for medoid in medoids], axis=0)
-    return min(reach, 0.9 * float(np.quantile(near, CLEAN_SHARE)))
+    return min(reach, INSIDE * float(near.min()))
 
 
 def _medoids(points: NDArray[np.float32]) -> list[int]:

@@ -1,0 +1,179 @@
+"""What the verdict catches and flags, per kind and language, and what junk likeness finds.
+
+    python benchmarks/detectors/quality.py ../shared/corpus
+
+Prints one JSON object per line. The documents fall into two halves by a hash of their id. Lines of
+the rules are chosen on the clean documents of half A alone (no junk label is used, so each kind of
+junk is left out of the choosing); everything is reported on half B, with Wilson 95 % intervals
+where a group has under 300 documents. `fault` kinds are made from the clean texts of half B.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from faults import KINDS
+
+from shardward.quarantine.search.columns import chunk_of, text_chunks
+from shardward.quarantine.search.features import measure
+from shardward.quarantine.search.guilt import as_guilty, broken, culprits
+from shardward.quarantine.search.likeness import learn
+from shardward.quarantine.search.rows import DECIDING, IndexRows, flags_of, index_chunk
+
+ALLOWED = 7e-4
+"""Clean documents of half A that one rule may flag when its line is chosen."""
+DOCUMENTS = 200
+ANCHORS = (5, 20)
+BACKGROUND = 4096
+
+
+def wilson(hits: int, total: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share."""
+    if not total:
+        return 0.0, 1.0
+    z, share = 1.96, hits / total
+    middle = (share + z * z / (2 * total)) / (1 + z * z / total)
+    half = z / (1 + z * z / total) * math.sqrt(share * (1 - share) / total + z * z / (4 * total**2))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def row(what: str, group: str, hits: int, total: int) -> dict[str, object]:
+    """Return one line of the table."""
+    low, high = wilson(hits, total)
+    interval = {} if total >= 300 else {"low": round(low, 4), "high": round(high, 4)}
+    return {
+        "benchmark": "detectors.quality",
+        "what": what,
+        "group": group,
+        "flagged": hits,
+        "documents": total,
+        "share": round(hits / total, 5) if total else None,
+        **interval,
+    }
+
+
+def halves(ids: list[str]) -> np.ndarray:
+    """Return bool[N]: True for half B."""
+    return np.array([hashlib.sha256(i.encode()).digest()[0] & 1 == 1 for i in ids])
+
+
+def chosen_lines(chunk: object, clean_a: np.ndarray) -> Iterator[dict[str, object]]:
+    """Yield for each rule the published line and what half A's clean documents would allow."""
+    features = measure(chunk)  # type: ignore[arg-type]
+    for rule in DECIDING:
+        values = rule.values(features)[clean_a]
+        yield {
+            "benchmark": "detectors.lines",
+            "rule": rule.name,
+            "published": rule.line,
+            "clean_quantile_half_a": round(float(np.quantile(values, 1 - ALLOWED)), 4),
+            "clean_flagged_half_a": int((values >= rule.line).sum()),
+        }
+
+
+def verdict_tables(
+    labels: np.ndarray, flagged: np.ndarray, half_b: np.ndarray
+) -> Iterator[dict[str, object]]:
+    """Yield the verdict's table on half B: all, per kind, per language."""
+    junk = np.char.startswith(labels, "junk")
+    clean = ~junk & ~np.char.startswith(labels, "edge")
+    for name, group in (("junk", junk), ("clean", clean)):
+        mask = group & half_b
+        yield row("verdict", name, int(flagged[mask].sum()), int(mask.sum()))
+    kinds = np.array([x if x.startswith("junk") else x.split("_")[0] for x in labels.tolist()])
+    for kind in sorted(set(kinds.tolist())):
+        mask = (kinds == kind) & half_b
+        yield row("verdict by kind", kind, int(flagged[mask].sum()), int(mask.sum()))
+    language = np.array([x.split("_", 1)[1] if "_" in x else "" for x in labels.tolist()])
+    for name in sorted(set(language[clean].tolist()) - {""}):
+        mask = (language == name) & clean & half_b
+        yield row("verdict by language", name, int(flagged[mask].sum()), int(mask.sum()))
+
+
+def fault_rows(texts: list[str], others: list[str]) -> dict[str, IndexRows]:
+    """Return the rows of DOCUMENTS faults of each kind."""
+    made = {}
+    for name, maker in KINDS.items():
+        rng = random.Random(name)
+        faults = [
+            maker(rng, rng.choice(texts), rng.choice(others)).encode("utf-8", "replace")
+            for _ in range(DOCUMENTS)
+        ]
+        made[name] = index_chunk(chunk_of(faults))
+    return made
+
+
+def likeness_tables(
+    rows: IndexRows, kinds: dict[str, IndexRows], clean: np.ndarray
+) -> Iterator[dict[str, object]]:
+    """Yield recall and clean hits of the junk search from a few anchors of each kind."""
+    rng = np.random.default_rng(17)
+    values = broken(rows.vectors, rows.flags)
+    background = rng.choice(len(rows), min(BACKGROUND, len(rows)), replace=False)
+    innocent = ~values[background].any(axis=1)
+    for name, members in kinds.items():
+        theirs = broken(members.vectors, members.flags)
+        for count in ANCHORS:
+            if len(members) < 2 * count:
+                continue
+            anchors = rng.choice(len(members), count, replace=False)
+            rest = np.setdiff1d(np.arange(len(members)), anchors)
+            known = culprits(theirs[anchors], anchors.astype(np.int64))
+            like = learn(
+                members.vectors[anchors],
+                tuple(anchors.tolist()),
+                rows.vectors[background],
+                innocent,
+            )
+            found = (as_guilty(theirs[rest], known) >= 0) | (
+                like.distances(members.vectors[rest]).min(axis=1) <= like.threshold
+            )
+            near = like.distances(rows.vectors).min(axis=1) <= like.threshold
+            wrong = ((as_guilty(values, known) >= 0) | near) & clean
+            yield {
+                **row(f"junk search from {count}", name, int(found.sum()), len(rest)),
+                "clean_hits": int(wrong.sum()),
+                "clean_hits_by_likeness": int((near & clean).sum()),
+                "clean_share": round(float(wrong.sum() / clean.sum()), 6),
+            }
+
+
+def main(folder: str) -> None:
+    """Print every table."""
+    parts = [pq.read_table(path) for path in sorted(Path(folder).glob("*.parquet"))]
+    table = pa.concat_tables(parts)
+    (chunk,) = text_chunks(table["text"].combine_chunks())
+    labels = np.array(table["label"].to_pylist())
+    half_b = halves(table["id"].to_pylist())
+    junk = np.char.startswith(labels, "junk")
+    clean = ~junk & ~np.char.startswith(labels, "edge")
+    rows = index_chunk(chunk)
+    flagged = flags_of(measure(chunk)) & np.uint32(0x7FFFFFFF) > 0
+    lines = [*chosen_lines(chunk, clean & ~half_b), *verdict_tables(labels, flagged, half_b)]
+    spots = np.flatnonzero(clean & half_b & (np.diff(chunk.offsets) > 2500))
+    texts = [chunk.text(i) for i in spots.tolist()]
+    others = [t for t in texts if sum(c > "\x7f" for c in t[:500]) > 25]
+    faults = fault_rows(texts, others)
+    for name, made in faults.items():
+        caught = int((made.flags & np.uint32(0x7FFFFFFF) > 0).sum())
+        lines.append(row("verdict on faults", name, caught, len(made)))
+    corpus_kinds = {
+        str(kind): index_chunk(chunk_of([chunk.raw(i) for i in np.flatnonzero(labels == kind)]))
+        for kind in sorted(set(labels[junk].tolist()))
+    }
+    lines += likeness_tables(rows, corpus_kinds | faults, clean)
+    for line in lines:
+        print(json.dumps(line))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "../shared/corpus")
