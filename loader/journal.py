@@ -45,6 +45,7 @@ class JournalWriter:
         path: the file; a file that exists is appended to, whatever its tail holds.
         sync_seconds: how long a record may wait for the group `fdatasync`; 0 turns the
             background thread off, and `sync` is then the only way to make records durable.
+        on_sync: called by `sync` and `close` with the durable end, to publish what is before it.
         on_close: called once after the file is closed, for the lock that guards the writer.
 
     One process writes a journal; any of its threads may.
@@ -55,9 +56,11 @@ class JournalWriter:
         path: Path,
         *,
         sync_seconds: float = 0.1,
+        on_sync: Callable[[int], object] | None = None,
         on_close: Callable[[], None] | None = None,
     ) -> None:
         self.path = path
+        self._on_sync = on_sync
         self._on_close = on_close
         path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -121,6 +124,8 @@ class JournalWriter:
         """
         self._check_usable()
         self._sync()
+        if self._on_sync is not None:
+            self._on_sync(self._synced)
         return self._synced
 
     def close(self) -> None:
@@ -133,6 +138,8 @@ class JournalWriter:
             self._thread.join()
         try:
             self._sync()
+            if self._on_sync is not None:
+                self._on_sync(self._synced)
         finally:
             os.close(self._handle)
             self._handle = -1

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,8 @@ from .formats import canonical_json, check_format, parse_json
 from .head import Head, append_head, read_heads
 from .journal import JournalWriter
 from .journal_frame import Kind
+from .journal_publish import SegmentPublisher, publish_run_files
+from .journal_store import ObjectStore
 from .lineage import Span, lineage
 from .pieces import Piece, load_pieces, publish_piece
 from .plan import Plan
@@ -27,6 +30,7 @@ from .run_locks import RankSlot, live_holder, take_slot
 from .run_rules import check_cursor, check_join, check_load
 from .topology import Topology
 
+LOG = logging.getLogger(__name__)
 FORMAT = "shardward.run"
 VERSION = 1
 
@@ -40,6 +44,7 @@ class Run:
         run_id, created: as given at creation.
         plan_id, fingerprint: what every cursor and manifest of the run must match.
         manifest_path: where the manifest was at creation.
+        remote: URL that pieces and journals are published to at each checkpoint, or None.
         context: free facts about the run, kept as given.
     """
 
@@ -49,6 +54,7 @@ class Run:
     plan_id: str
     fingerprint: str
     manifest_path: Path
+    remote: str | None
     context: Mapping[str, Any]
     _slots: dict[tuple[int, int, int], RankSlot] = field(default_factory=dict, repr=False)
 
@@ -61,11 +67,21 @@ class Run:
         manifest_path: Path | str,
         context: Mapping[str, Any] | None = None,
         run_id: str | None = None,
+        remote: str | None = None,
     ) -> Run:
         """Make a run directory for `plan` and return it open.
 
+        Args:
+            path: the directory.
+            plan: of the run.
+            manifest_path: the plan's manifest.
+            context: free facts, kept as given.
+            run_id: a name; random by default.
+            remote: URL of a directory or object store to publish the run to.
+
         Raises:
             UsageError: the directory already holds a run.
+            IntegrityError: the store at `remote` ignores conditional writes.
         """
         path = Path(path)
         if (path / "run.json").exists():
@@ -73,6 +89,8 @@ class Run:
                 f"{path} already holds run {cls.open(path).run_id}; open it to go on with it, "
                 "or choose another directory"
             )
+        if remote is not None:
+            ObjectStore(remote).check_condition()
         value = {
             "format": FORMAT,
             "version": VERSION,
@@ -81,6 +99,7 @@ class Run:
             "plan_id": plan.plan_id,
             "manifest": str(Path(manifest_path).resolve()),
             "fingerprint": plan.fingerprint,
+            "remote": remote,
             "context": dict(context or {}),
         }
         publish_new(path / "plan.json", canonical_json(plan.to_json()) + b"\n")
@@ -108,6 +127,7 @@ class Run:
             plan_id=value["plan_id"],
             fingerprint=value["fingerprint"],
             manifest_path=Path(value["manifest"]),
+            remote=value["remote"],
             context=value["context"],
         )
 
@@ -233,7 +253,10 @@ class Run:
                 f"(launch {piece.launch!r}); a restarted process needs a launch token of its own"
             )
         writer = JournalWriter(
-            path, sync_seconds=sync_seconds, on_close=None if slot is None else slot.release
+            path,
+            sync_seconds=sync_seconds,
+            on_sync=self._publisher(path),
+            on_close=None if slot is None else slot.release,
         )
         values = {**piece.to_json(), "pid": os.getpid(), "host": socket.gethostname()}
         note = NoteRecord(
@@ -279,6 +302,23 @@ class Run:
         """Free the slots of pieces that were opened but never recorded in."""
         while self._slots:
             self._slots.popitem()[1].release()
+
+    def _publisher(self, journal: Path) -> Callable[[int], object] | None:
+        """Return what publishes `journal` and the files that a reader needs to find it."""
+        if self.remote is None:
+            return None
+        store = ObjectStore(self.remote)
+        segments = SegmentPublisher(store, journal)
+
+        def publish(end: int) -> None:
+            try:
+                publish_run_files(store, self.path)
+                segments.publish(end)
+            except OSError as error:
+                # The journal is durable here; the next checkpoint publishes what this one missed.
+                LOG.warning("publishing to %s failed, trying again later: %s", self.remote, error)
+
+        return publish
 
     def _take_slot(self, topology: Topology, launch: str, *, trial: bool) -> RankSlot:
         kind = "trial" if trial else "rank"

@@ -1,0 +1,146 @@
+"""Publishing a run to an object store while it goes on, and mirroring it elsewhere.
+
+What a journal gained between two durable points is one *segment*, an object with a number:
+`journal/p000001-r00000-x000/000001.seg`. Pieces and head entries are numbered objects as well, and
+a piece names its ranks and replicas, so a reader finds everything by probing the next number.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from .errors import IntegrityError, NotFound
+from .files import exclusive_lock, publish_new, sync_directory, write_atomic
+from .formats import parse_json
+from .journal_store import ObjectStore
+from .pieces import Piece, piece_path
+
+LARGEST_SEGMENT = 64 << 20
+_FIXED = ("run.json", "plan.json")
+
+
+class SegmentPublisher:
+    """Publishes one journal in segments; what is published already is found at the start.
+
+    Args:
+        store: where segments go.
+        journal: the local file.
+    """
+
+    def __init__(self, store: ObjectStore, journal: Path) -> None:
+        self._store = store
+        self._journal = journal
+        self._number = 0
+        self._offset = 0
+        while (data := store.get(segment_key(journal.stem, self._number + 1))) is not None:
+            self._number += 1
+            self._offset += len(data)
+
+    def publish(self, end: int) -> int:
+        """Publish the journal up to byte `end` and return the number of its last segment.
+
+        Raises:
+            IntegrityError: another process published other bytes under the next number.
+        """
+        with self._journal.open("rb") as stream:
+            stream.seek(self._offset)
+            while self._offset < end:
+                data = stream.read(min(end - self._offset, LARGEST_SEGMENT))
+                self._store.put_new(segment_key(self._journal.stem, self._number + 1), data)
+                self._number += 1
+                self._offset += len(data)
+        return self._number
+
+
+def segment_key(journal: str, number: int) -> str:
+    """Return the name of segment `number` of a journal."""
+    return f"journal/{journal}/{number:06d}.seg"
+
+
+def publish_run_files(store: ObjectStore, run: Path) -> None:
+    """Publish what is new among the run's header, plan, pieces and head entries."""
+    for name in _FIXED:
+        store.put_new(name, (run / name).read_bytes())
+    number = 1
+    while (path := piece_path(run / "pieces", number)).exists():
+        store.put_new(f"pieces/{path.name}", path.read_bytes())
+        number += 1
+    log = run / "head.log"
+    lines = log.read_bytes().split(b"\n")[:-1] if log.exists() else []
+    for sequence, line in enumerate(lines, start=1):
+        store.put_new(f"head/{sequence:06d}.json", line + b"\n")
+
+
+def mirror(store: ObjectStore, run: Path) -> int:
+    """Bring the local copy `run` of a published run up to date; return the bytes that it gained.
+
+    The copy is a run directory like any other, to be asked with the ledger.
+
+    Raises:
+        NotFound: no run was published there.
+        IntegrityError: the local copy is not a beginning of what was published.
+    """
+    for name in _FIXED:
+        data = store.get(name)
+        if data is None:
+            raise NotFound(f"{store.url} holds no published run ({name} is missing)")
+        publish_new(run / name, data)
+    gained = 0
+    with exclusive_lock(run / "mirror.lock"):
+        for piece in _mirror_pieces(store, run):
+            for rank in range(piece.dp_size):
+                for replica in range(piece.replicas):
+                    journal = f"p{piece.piece:06d}-r{rank:05d}-x{replica:03d}"
+                    gained += _mirror_journal(store, run / "journal" / f"{journal}.swj")
+        _mirror_head(store, run / "head.log")
+    return gained
+
+
+def _mirror_pieces(store: ObjectStore, run: Path) -> list[Piece]:
+    pieces: list[Piece] = []
+    while (data := store.get(f"pieces/{len(pieces) + 1:06d}.json")) is not None:
+        path = piece_path(run / "pieces", len(pieces) + 1)
+        pieces.append(Piece.from_json(parse_json(data, where=str(path)), where=str(path)))
+        publish_new(path, data)
+    return pieces
+
+
+def _mirror_journal(store: ObjectStore, path: Path) -> int:
+    """Append the segments that `path` lacks; a note beside it says how many it has."""
+    note = path.with_suffix(".segments")
+    number, size = (int(word) for word in note.read_text().split()) if note.exists() else (0, 0)
+    gained = 0
+    while (data := store.get(segment_key(path.stem, number + 1))) is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            if os.fstat(handle).st_size < size:
+                raise IntegrityError(
+                    f"{path} has fewer bytes than its {number} segments; delete it and "
+                    f"{note.name} to fetch them again"
+                )
+            # A segment that an earlier, killed mirror wrote in part is written over: same bytes.
+            os.pwrite(handle, data, size)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        sync_directory(path.parent)
+        number, size, gained = number + 1, size + len(data), gained + len(data)
+        write_atomic(note, f"{number} {size}\n".encode())
+    return gained
+
+
+def _mirror_head(store: ObjectStore, path: Path) -> None:
+    lines: list[bytes] = []
+    while (line := store.get(f"head/{len(lines) + 1:06d}.json")) is not None:
+        lines.append(line)
+    whole = b"".join(lines)
+    have = path.read_bytes() if path.exists() else b""
+    if not whole.startswith(have):
+        raise IntegrityError(
+            f"{path} is not a beginning of what {store.url} holds; it was changed here, "
+            "so delete the local copy and mirror again"
+        )
+    if whole != have:
+        write_atomic(path, whole)

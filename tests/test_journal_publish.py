@@ -1,0 +1,215 @@
+"""Publishing to object stores: found by number, never changed, never seen in part."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from helpers_ledger import PLAN, cursor, slice_of, train
+
+from shardward.loader.errors import IntegrityError, NotFound, UsageError
+from shardward.loader.journal_publish import SegmentPublisher, mirror, segment_key
+from shardward.loader.journal_store import ObjectStore
+from shardward.loader.records import prepare_delivered
+from shardward.loader.run import Run
+from shardward.loader.topology import Topology
+from shardward.quarantine.ledger import Ledger
+
+
+@pytest.fixture(params=["directory", "memory"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    yield str(tmp_path / "store") if request.param == "directory" else f"memory://{tmp_path.name}"
+    MemoryFileSystem.store.clear()
+
+
+def published_run(home: Path, url: str) -> Run:
+    run = Run.create(home, plan=PLAN, manifest_path=home / "none", remote=url)
+    train(run, range(1, 6), size=2)
+    train(run, range(4, 9), cursor(3, 1))
+    return run
+
+
+def rows(run: Run) -> list[dict[str, Any]]:
+    with Ledger.open(run) as ledger:
+        found: list[dict[str, Any]] = ledger.sql(
+            "SELECT * FROM step_documents ORDER BY ALL"
+        ).to_pylist()
+    return found
+
+
+def test_a_mirror_gives_the_same_answers(tmp_path: Path, url: str) -> None:
+    run = published_run(tmp_path / "run", url)
+    gained = mirror(ObjectStore(url), tmp_path / "copy")
+    copy = Run.open(tmp_path / "copy")
+
+    assert gained == sum(path.stat().st_size for path in run.journals())
+    assert (copy.pieces(), copy.heads()) == (run.pieces(), run.heads())
+    assert rows(copy) == rows(run)
+    assert mirror(ObjectStore(url), tmp_path / "copy") == 0
+
+
+def test_each_checkpoint_adds_one_segment_and_a_mirror_follows(tmp_path: Path, url: str) -> None:
+    home = tmp_path / "run"
+    run = Run.create(home, plan=PLAN, manifest_path=home / "none", remote=url)
+    piece = run.open_piece(cursor=cursor(0, None), topology=Topology())
+    store = ObjectStore(url)
+    with run.journal_writer(piece) as writer:
+        for step in (1, 2, 3):
+            writer.append(prepare_delivered(slice_of(step, 1, 0, 1)))
+            writer.sync()
+            mirror(store, tmp_path / "copy")
+            copied = Run.open(tmp_path / "copy").journal_path(1, 0).read_bytes()
+            assert copied == run.journal_path(1, 0).read_bytes()
+
+    stem = run.journal_path(1, 0).stem
+    assert store.get(segment_key(stem, 3)) is not None
+    assert store.get(segment_key(stem, 4)) is None
+
+
+def test_a_publisher_goes_on_where_an_earlier_one_was_killed(tmp_path: Path, url: str) -> None:
+    journal = tmp_path / "a.swj"
+    journal.write_bytes(b"one" * 100)
+    SegmentPublisher(ObjectStore(url), journal).publish(100)
+    again = SegmentPublisher(ObjectStore(url), journal)
+
+    assert again.publish(100) == 1
+    assert again.publish(300) == 2
+    assert ObjectStore(url).get(segment_key("a", 2)) == (b"one" * 100)[100:]
+
+
+def test_a_killed_mirror_is_repeated_without_harm(tmp_path: Path, url: str) -> None:
+    run = published_run(tmp_path / "run", url)
+    mirror(ObjectStore(url), tmp_path / "copy")
+    journal = Run.open(tmp_path / "copy").journal_path(1, 0)
+    journal.with_suffix(".segments").unlink()
+    mirror(ObjectStore(url), tmp_path / "copy")
+
+    assert journal.read_bytes() == run.journal_path(1, 0).read_bytes()
+
+
+def test_D8_a_reader_that_polls_sees_nothing_or_everything(tmp_path: Path) -> None:
+    store = ObjectStore(str(tmp_path / "store"))
+    data = bytes(range(256)) * 4096
+    seen: set[int] = set()
+    done = threading.Event()
+
+    def poll() -> None:
+        while not done.is_set():
+            for number in range(20):
+                found = store.get(f"{number:03d}")
+                seen.add(-1 if found is None else len(found))
+
+    reader = threading.Thread(target=poll)
+    reader.start()
+    for number in range(20):
+        store.put_new(f"{number:03d}", data)
+    done.set()
+    reader.join()
+
+    assert seen <= {-1, len(data)}
+
+
+def test_D9_a_name_never_changes_its_content(url: str) -> None:
+    store = ObjectStore(url)
+
+    assert store.put_new("a/000001", b"first")
+    assert not store.put_new("a/000001", b"first")
+    with pytest.raises(IntegrityError, match="other content"):
+        store.put_new("a/000001", b"longer than the first")
+    assert store.get("a/000001") == b"first"
+
+
+def test_D10_of_two_committers_one_wins(url: str) -> None:
+    store = ObjectStore(url)
+    outcomes: list[bool | str] = []
+    start = threading.Barrier(2)
+
+    def commit(data: bytes) -> None:
+        start.wait()
+        try:
+            outcomes.append(store.put_new("race", data))
+        except IntegrityError:
+            outcomes.append("refused")
+
+    threads = [threading.Thread(target=commit, args=(data,)) for data in (b"one", b"two")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(map(str, outcomes)) == ["True", "refused"]
+    assert store.get("race") in (b"one", b"two")
+
+
+class Careless(MemoryFileSystem):  # type: ignore[misc,unused-ignore]
+    """A store that overwrites whatever it is told."""
+
+    protocol = "careless"
+    store: dict[str, Any] = {}  # noqa: RUF012 (as the base class has it)
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
+        super().pipe_file(path, value, mode="overwrite")
+
+
+def test_D10_a_store_that_ignores_the_condition_is_refused_at_the_start(tmp_path: Path) -> None:
+    fsspec.register_implementation("careless", Careless, clobber=True)
+
+    with pytest.raises(IntegrityError, match="conditional writes"):
+        Run.create(tmp_path / "r", plan=PLAN, manifest_path=tmp_path, remote="careless://x")
+    assert not (tmp_path / "r" / "run.json").exists()
+
+
+def test_a_store_that_is_away_does_not_stop_the_trainer(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    home = tmp_path / "run"
+    run = Run.create(home, plan=PLAN, manifest_path=home / "none", remote=url)
+    piece = run.open_piece(cursor=cursor(0, None), topology=Topology())
+
+    def away(*_: object) -> bool:
+        raise ConnectionError("no route to host")
+
+    with run.journal_writer(piece) as writer:
+        writer.append(prepare_delivered(slice_of(1, 1, 0, 1)))
+        with monkeypatch.context() as patch:
+            patch.setattr(ObjectStore, "put_new", away)
+            writer.sync()
+        assert "no route to host" in caplog.text
+        writer.sync()
+
+    mirror(ObjectStore(url), tmp_path / "copy")
+    assert Run.open(tmp_path / "copy").journal_path(1, 0).read_bytes() == (
+        run.journal_path(1, 0).read_bytes()
+    )
+
+
+def test_an_empty_store_and_an_unknown_protocol_are_explained(tmp_path: Path, url: str) -> None:
+    with pytest.raises(NotFound, match="no published run"):
+        mirror(ObjectStore(url), tmp_path / "copy")
+    with pytest.raises(UsageError, match="nosuch://"):
+        ObjectStore("nosuch://bucket")
+
+
+def test_a_local_copy_that_was_changed_is_refused(tmp_path: Path, url: str) -> None:
+    published_run(tmp_path / "run", url)
+    mirror(ObjectStore(url), tmp_path / "copy")
+    log = tmp_path / "copy" / "head.log"
+    log.write_bytes(b"changed" + log.read_bytes())
+    with pytest.raises(IntegrityError, match="changed here"):
+        mirror(ObjectStore(url), tmp_path / "copy")
+    log.unlink()
+    Run.open(tmp_path / "copy").journal_path(1, 0).write_bytes(b"short")
+
+    stem = Run.open(tmp_path / "copy").journal_path(1, 0).stem
+    number = 1
+    store = ObjectStore(url)
+    while store.get(segment_key(stem, number)) is not None:
+        number += 1
+    store.put_new(segment_key(stem, number), b"more")
+    with pytest.raises(IntegrityError, match="fewer bytes"):
+        mirror(store, tmp_path / "copy")
