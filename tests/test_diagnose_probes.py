@@ -1,0 +1,208 @@
+"""Probes of a torch model: what they measure is what a slow and plain calculation gives."""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import helpers_probes
+import pytest
+import torch
+from helpers_probes import Block, Model, trained
+from torch import Tensor, nn
+
+from shardward.quarantine.diagnose.attention import largest_logit
+from shardward.quarantine.diagnose.probes import Probes, find_layers
+from shardward.quarantine.diagnose.replicas import differing_ranks, odd_ones, parameter_checksum
+
+
+def plain(q: Tensor, k: Tensor) -> float:
+    """Return the largest causal logit over all queries, the slow way."""
+    k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+    logits = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    seen = torch.ones(logits.shape[-2:], dtype=torch.bool).tril()
+    return float(logits.masked_fill(~seen, -math.inf).max())
+
+
+@pytest.fixture
+def model() -> Model:
+    return Model()
+
+
+@pytest.fixture
+def probes(model: Model) -> Probes:
+    return Probes(model, torch.optim.AdamW(model.parameters(), lr=1e-2), every=2)
+
+
+def test_the_layers_are_the_members_of_module_lists_and_the_ends(model: Model) -> None:
+    assert list(find_layers(model)) == ["embed", "blocks.0", "blocks.1", "head"]
+
+
+def test_attention_logits_are_those_after_norm_and_rotation(model: Model, probes: Probes) -> None:
+    values = trained(model, probes, 2)
+
+    for index, block in enumerate(model.blocks):
+        assert isinstance(block, Block)
+        assert block.seen is not None
+        true = plain(*block.seen)
+        assert values[f"attention_logit/blocks.{index}"] == pytest.approx(true, rel=1e-5)
+        assert true <= 1 / math.sqrt(8) + 1e-6
+
+
+def test_a_step_that_is_not_sampled_measures_nothing(model: Model, probes: Probes) -> None:
+    assert trained(model, probes, 1) == {}
+
+
+def test_gradient_norms_are_those_of_the_layers(model: Model, probes: Probes) -> None:
+    values = trained(model, probes, 2)
+
+    for name, layer in find_layers(model).items():
+        grads = [each.grad for each in layer.parameters() if each.grad is not None]
+        true = math.sqrt(sum(float(grad.square().sum()) for grad in grads))
+        assert values[f"grad_norm/{name}"] == pytest.approx(true, rel=1e-5)
+    assert values["nonfinite"] == 0
+
+
+def test_update_ratios_are_those_of_the_step(model: Model, probes: Probes) -> None:
+    before = model.head.weight.detach().clone()
+    values = trained(model, probes, 2)
+
+    true = float((model.head.weight.detach() - before).norm() / before.norm())
+    assert values["update_ratio/head"] == pytest.approx(true, rel=1e-4)
+
+
+def test_rows_with_tiny_second_moments_that_leap_are_seen(model: Model, probes: Probes) -> None:
+    for step in range(1, 6):
+        trained(model, probes, step)
+    calm = trained(model, probes, 6)["rare_update_ratio"]
+    assert probes._optimizer is not None
+    state = probes._optimizer.state[model.embed.weight]
+    state["exp_avg_sq"][60:] = 1e-20
+    state["exp_avg"][60:] = 1e-3
+
+    assert trained(model, probes, 8)["rare_update_ratio"] > 100 * max(calm, 1e-6)
+
+
+def test_values_that_are_not_finite_are_counted(model: Model, probes: Probes) -> None:
+    with torch.no_grad():
+        model.blocks[1].out.weight[0, 0] = math.nan  # type: ignore[union-attr, operator]
+
+    assert trained(model, probes, 2)["nonfinite"] > 0
+
+
+def test_the_log_sum_exp_of_the_output_is_its_mean(model: Model, probes: Probes) -> None:
+    tokens = torch.arange(16).reshape(1, 16)
+    with probes.step(2):
+        logits = model(tokens)
+        probes.logits(logits)
+
+    true = float(torch.logsumexp(logits.detach(), -1).mean())
+    assert probes.values()["output_lse"] == pytest.approx(true, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["bool", "float"])
+def test_a_mask_hides_the_logits_it_hides(kind: str) -> None:
+    q, k = torch.randn(2, 4, 9, 8), torch.randn(2, 4, 9, 8)
+    k[:, :, 3] *= 100
+    seen = torch.ones(9, 9, dtype=torch.bool)
+    seen[:, 3] = False
+    mask = seen if kind == "bool" else torch.zeros(9, 9).masked_fill(~seen, -math.inf)
+
+    true = (q @ k.transpose(-1, -2) / math.sqrt(8)).masked_fill(~seen, -math.inf).max()
+    assert float(largest_logit(q, k, mask=mask)) == pytest.approx(float(true), rel=1e-5)
+
+
+def test_sampled_queries_give_a_lower_bound() -> None:
+    q, k = torch.randn(1, 2, 300, 8), torch.randn(1, 2, 300, 8)
+
+    assert float(largest_logit(q, k, causal=True)) <= plain(q, k) + 1e-6
+    assert float(largest_logit(q, k, causal=True, queries=300)) == pytest.approx(plain(q, k))
+
+
+def test_a_model_with_a_kernel_of_its_own_says_that_attention_is_unavailable() -> None:
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = nn.Embedding(64, 8)
+
+        def forward(self, tokens: Tensor) -> Tensor:
+            x = self.embed(tokens)
+            mixed: Tensor = (x @ x.transpose(-1, -2)).softmax(-1) @ x
+            return mixed @ self.embed.weight.T
+
+    model = Own()
+    probes = Probes(model, torch.optim.SGD(model.parameters(), lr=0.1), every=1)
+    trained(model, probes, 1)
+
+    assert "probes.attention" in probes.unavailable["attention_logit"]
+
+
+def test_attention_can_be_reported_by_the_model(probes: Probes) -> None:
+    q, k = torch.randn(1, 4, 8, 8), torch.randn(1, 2, 8, 8)
+    with probes.step(2):
+        probes.attention("blocks.7", q, k)
+
+    assert probes.values()["attention_logit/blocks.7"] == pytest.approx(plain(q, k), rel=1e-5)
+
+
+def test_a_compiled_model_is_probed_as_far_as_it_can_be(model: Model) -> None:
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    probes = Probes(model, optimizer, every=1)
+    compiled: Any = torch.compile(model, backend="eager")
+
+    values = trained(compiled, probes, 1)
+
+    assert values["grad_norm/head"] > 0
+    assert "attention_logit" in probes.unavailable or "attention_logit/blocks.0" in values
+
+
+def test_one_flipped_bit_changes_the_checksum(model: Model) -> None:
+    before = parameter_checksum(model)
+    with torch.no_grad():
+        model.head.weight.view(torch.int32)[3, 5] ^= 1
+
+    assert parameter_checksum(model) != before
+
+
+def test_swapped_parameters_change_the_checksum() -> None:
+    pair = nn.ParameterList([nn.Parameter(torch.randn(4)), nn.Parameter(torch.randn(4))])
+    swapped = nn.ParameterList([pair[1], pair[0]])
+
+    assert parameter_checksum(pair) != parameter_checksum(swapped)
+
+
+def test_a_single_process_has_no_other_ranks(model: Model) -> None:
+    assert differing_ranks(parameter_checksum(model)) == []
+
+
+def test_ranks_measure_alike_under_ddp_and_fsdp_and_a_flipped_bit_is_found(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    words = ["2", str(port), str(tmp_path)]
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, helpers_probes.__file__, str(number), *words],
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        for number in range(2)
+    ]
+    assert [each.wait(timeout=120) for each in ranks] == [0, 0]
+
+    wide, same, flipped, split = torch.load(tmp_path / "0")
+    assert (same, flipped) == ([], [0, 1])
+    for name, value in wide.items():
+        if name.startswith(("grad_norm", "update_ratio", "attention_logit")):
+            assert split[name] == pytest.approx(value, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("checksums", "odd"), [([7, 7, 9], [2]), ([7, 7, 7], []), ([7, 9], [0, 1]), ([5], [])]
+)
+def test_the_majority_of_ranks_is_right(checksums: list[int], odd: list[int]) -> None:
+    assert odd_ones(checksums) == odd
