@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
+import os
+import socket
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from shardward.loader.cursor import Cursor
 from shardward.loader.errors import (
@@ -26,7 +32,9 @@ from shardward.loader.pieces import Piece
 from shardward.loader.plan import Plan
 from shardward.loader.records import note
 from shardward.loader.run import Run
+from shardward.loader.run_locks import live_holder, take_slot
 from shardward.loader.topology import Topology
+from shardward.schemas import load_schema
 
 PLAN = Plan(fingerprint="f" * 64, seed=1, seq_len=8, separator=256, pad=257)
 
@@ -286,3 +294,55 @@ def test_a_head_line_torn_by_a_crash_does_not_count(run: Run) -> None:
 
     assert [head.sequence for head in run.heads()] == [1, 2]
     assert log.read_bytes().startswith(whole)
+
+
+def test_the_files_of_a_run_fit_their_schemas(run: Run) -> None:
+    load(run, at(0, None), "start")
+    run.move_head(piece=1, step=20, cursor=at(20, 1), revision=0)
+    lines = (run.path / "head.log").read_text().splitlines()
+    for schema, texts in (
+        ("run.v1", [(run.path / "run.json").read_text()]),
+        ("piece.v1", [(run.path / "pieces" / "000001.json").read_text()]),
+        ("head.v1", lines),
+    ):
+        for text in texts:
+            Draft202012Validator(load_schema(schema)).validate(json.loads(text))
+
+
+def test_a_file_system_without_locks_judges_by_the_pid(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    real = fcntl.flock
+    monkeypatch.setattr(
+        "shardward.loader.run_locks.fcntl.flock",
+        lambda handle, kind: refuse() if kind & fcntl.LOCK_NB else real(handle, kind),
+    )
+    path = run.path / "locks" / "rank-0-0.lock"
+    slot = take_slot(path, "one")
+    with pytest.raises(Busy, match="this process"):
+        take_slot(path, "two")
+    slot.release()
+    path.write_text(json.dumps({"pid": 2**22 + 1, "host": socket.gethostname()}))
+
+    take_slot(path, "three").release()
+
+
+def test_a_forked_worker_does_not_keep_the_slot(run: Run) -> None:
+    slot = take_slot(run.path / "locks" / "rank-0-0.lock", "one")
+    ours, theirs = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the runner has threads
+        child = os.fork()
+    if child == 0:
+        os.close(theirs)
+        os.read(ours, 1)
+        os._exit(0)
+    slot.release()
+    try:
+        assert live_holder(slot.path) is None
+    finally:
+        os.close(theirs)
+        os.waitpid(child, 0)
