@@ -87,7 +87,7 @@ def numbers_csv(rng: random.Random, text: str, other: str) -> str:
 def sensor_log(rng: random.Random, text: str, other: str) -> str:
     """Log lines of one pattern."""
     return "\n".join(
-        f"2026-11-{rng.randrange(1, 30):02d} {rng.randrange(24):02d}:{rng.randrange(60):02d}:07.123 "
+        f"2026-11-{rng.randrange(1, 30):02d} {rng.randrange(24):02d}:{rng.randrange(60):02d}:07.1 "
         f"INFO node{rng.randrange(9)} temp={rng.random():.3f} fan={rng.randrange(9999)}"
         for _ in range(60)
     )

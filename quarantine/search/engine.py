@@ -96,8 +96,9 @@ def _finished(pending: dict[futures.Future[Any], Any]) -> Iterator[Any]:
         except BrokenProcessPool as error:
             names = ", ".join(sorted(str(item) for item in pending.values()))
             raise CorpusError(
-                f"a scan worker died (out of memory, or killed) with these in flight: {names}; "
-                "run with fewer workers, or leave the shard out"
+                f"a scan worker died (out of memory, killed, or never started) with these in "
+                f"flight: {names}; run with fewer workers or leave the shard out, and start scans "
+                "of your own scripts under if __name__ == '__main__'"
             ) from error
         del pending[future]
         yield result

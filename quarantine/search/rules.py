@@ -83,6 +83,10 @@ def _periodic(features: Features) -> Column:
     return np.where(often, features.column(Feature.WORD_PERIOD_SHARE), 0.0).astype(np.float64)
 
 
+def _millions(features: Features) -> Column:
+    return features.column(Feature.CHARACTERS).astype(np.float64) / 1e6
+
+
 def _gopher(features: Features) -> Column:
     return (features.column(Feature.GOPHER) > 0).astype(np.float64)
 
@@ -251,6 +255,15 @@ BUILT_IN: tuple[Rule, ...] = (
         spans=where.latin1_spans,
         gate=_at_least(Feature.CHARACTERS, 100),
         ceiling=None,
+    ),
+    Rule(
+        name="giant",
+        family="size",
+        measure=_millions,
+        line=1.0,
+        reason="it has {value:.1f} million characters (line {line:.0f})",
+        spans=where.whole,
+        decides=False,
     ),
     Rule(
         name="gopher-repetition",
