@@ -32,7 +32,8 @@ from .output import (
 def ingest(*, run: Path, as_json: bool) -> None:
     """Read everything new in the journals into the ledger.
 
-    Questions do this by themselves; do it now and then to keep them quick.
+    Questions do this by themselves; do it now and then to keep them quick. Exit 5 if ranks or
+    replicas recorded a step differently.
 
     \b
     Examples:
@@ -47,6 +48,8 @@ def ingest(*, run: Path, as_json: bool) -> None:
         )
 
     emit(as_json, {"question": {"command": "ingest"}, "report": report}, render)
+    if report.disagreements:
+        raise IntegrityError(report.disagreements[0].message)
 
 
 @click.command()

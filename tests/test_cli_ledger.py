@@ -258,6 +258,20 @@ def test_the_timeline_and_the_difference_of_two_branches(tmp_path: Path) -> None
     ]  # fmt: skip
 
 
+def test_ingest_exits_5_where_ranks_disagree(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    train(run, [1, 2], size=2)
+    with JournalWriter(run.journal_path(1, 0)) as writer:
+        writer.append(prepare_delivered(slice_of(3, 1, 0, 2)))
+    with JournalWriter(run.journal_path(1, 1)) as writer:
+        writer.append(prepare_delivered(slice_of(3, 1, 1, 2, end=99)))
+    first = shardward("ledger", "ingest", "--run", run.path)
+    second = shardward("ledger", "ingest", "--run", run.path)
+
+    assert (first.exit_code, second.exit_code) == (5, 0)
+    assert "ranks disagree on the positions of step 3" in first.stderr
+
+
 def test_branches_are_told_apart(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     train(run, range(1, 6))

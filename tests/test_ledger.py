@@ -268,6 +268,18 @@ def set_version(run: Run, version: int) -> None:
         raw.execute("UPDATE facts SET value = ? WHERE name = 'schema_version'", [str(version)])
 
 
+def test_threads_that_ingest_at_once_count_everything_once(run: Run) -> None:
+    train(run, range(1, 200), size=2)
+    with Ledger.open(run, ingest_seconds=0) as ledger:
+        threads = [threading.Thread(target=ledger.ingest) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert ledger.stats()["segments"] == 199 * 8
+
+
 def test_a_ledger_of_a_later_release_is_refused(run: Run) -> None:
     train(run, [1])
     Ledger.open(run).close()

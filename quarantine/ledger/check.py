@@ -42,6 +42,14 @@ def check(database: Database, spans: tuple[Span, ...], *, limit: int = 100) -> t
     ) + tuple(_damage(database, limit))
 
 
+def disagreements(
+    database: Database, spans: tuple[Span, ...], *, limit: int = 100
+) -> tuple[Problem, ...]:
+    """Return the steps in `spans` that replicas or ranks recorded differently."""
+    where = condition(spans)
+    return (*_replicas(database, where, limit), *_ranks(database, where, limit))
+
+
 def _replicas(database: Database, where: str, limit: int) -> Iterator[Problem]:
     query = (
         "SELECT piece, step, rank FROM deliveries WHERE {} GROUP BY piece, step, rank "

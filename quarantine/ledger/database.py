@@ -55,6 +55,9 @@ class Database:
         threads: of DuckDB.
         wait: seconds to wait for another process that holds the file.
 
+    Attributes:
+        ingesting: held by the thread that reads journals, from watermark to commit.
+
     Raises:
         Busy: another process holds it; its pid is named.
         Damaged: it cannot be opened for what it holds.
@@ -69,6 +72,7 @@ class Database:
         self._process = os.getpid()
         self._connection = _connect(path, memory=memory, threads=threads, wait=wait)
         self._write_lock = threading.Lock()
+        self.ingesting = threading.Lock()
         try:
             with self.reading():
                 self._prepare()

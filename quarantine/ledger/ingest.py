@@ -8,27 +8,34 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 import duckdb
 
 from ...loader.journal import iter_journal
 from ...loader.journal_frame import Scan
+from ...loader.lineage import Span
 from ...loader.pieces import Piece
 from ...loader.run import Run
+from .check import Problem, disagreements
 from .database import Database
 from .rows import Rows
 
 SLICE_BYTES = 6 << 20
 QUICK_BYTES = 1 << 20
 LEAST_SHARE = 64 << 10
+PIECE_NAME = len("p000001")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestReport:
-    """What an ingest did: records and ids (segments) added, and the bytes still unread."""
+    """What an ingest did: records and ids (segments) added, and the bytes still unread.
+
+    `disagreements` are the new steps that replicas or ranks recorded differently.
+    """
 
     records: int = 0
     ids: int = 0
@@ -36,6 +43,15 @@ class IngestReport:
     slices: int = 0
     unread_bytes: int = 0
     seconds: float = 0.0
+    disagreements: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Slice:
+    records: int
+    ids: int
+    bytes: int
+    steps: tuple[tuple[int, int], ...]
 
 
 def ingest(
@@ -60,26 +76,35 @@ def ingest(
     if slice_bytes is None:
         slice_bytes = SLICE_BYTES if seconds is None or seconds >= 1 else QUICK_BYTES
     sync_history(database, run)
-    done = IngestReport()
-    while seconds is None or done.slices == 0 or time.monotonic() - started < seconds:
-        part = _slice(database, run, slice_bytes)
-        if part is None:
-            break
-        done = IngestReport(
-            records=done.records + part.records,
-            ids=done.ids + part.ids,
-            bytes=done.bytes + part.bytes,
-            slices=done.slices + 1,
-        )
-        if advance is not None:
-            advance(part.bytes)
+    slices: list[_Slice] = []
+    with database.ingesting:
+        while seconds is None or not slices or time.monotonic() - started < seconds:
+            part = _slice(database, run, slice_bytes)
+            if part is None:
+                break
+            slices.append(part)
+            if advance is not None:
+                advance(part.bytes)
     return IngestReport(
-        records=done.records,
-        ids=done.ids,
-        bytes=done.bytes,
-        slices=done.slices,
+        records=sum(part.records for part in slices),
+        ids=sum(part.ids for part in slices),
+        bytes=sum(part.bytes for part in slices),
+        slices=len(slices),
         unread_bytes=sum(size - read for _, read, size in unread(database, run)),
         seconds=time.monotonic() - started,
+        disagreements=disagreements(database, _spans(slices)),
+    )
+
+
+def _spans(slices: Sequence[_Slice]) -> tuple[Span, ...]:
+    """Return the range of new steps of each piece."""
+    steps: dict[int, list[int]] = {}
+    for part in slices:
+        for piece, step in part.steps:
+            steps.setdefault(piece, []).append(step)
+    return tuple(
+        Span(piece=piece, first=min(found), last=max(found))
+        for piece, found in sorted(steps.items())
     )
 
 
@@ -128,16 +153,27 @@ def _piece_row(piece: Piece) -> tuple[object, ...]:
     )
 
 
-def _slice(database: Database, run: Run, slice_bytes: int) -> IngestReport | None:
-    """Ingest one slice; None when no journal holds a whole new record."""
+def _slice(database: Database, run: Run, slice_bytes: int) -> _Slice | None:
+    """Ingest one slice; None when no journal holds a whole new record.
+
+    The journals of one piece at a time, so that the rows of a piece lie together.
+    """
     pending = unread(database, run)
-    if not pending:
-        return None
-    share = max(slice_bytes // len(pending), LEAST_SHARE)
+    for _, group in groupby(pending, key=lambda entry: entry[0].name[:PIECE_NAME]):
+        journals = [(path, read) for path, read, _ in group]
+        part = _slice_of(database, journals, max(slice_bytes // len(journals), LEAST_SHARE))
+        if part is not None:
+            return part
+    return None
+
+
+def _slice_of(
+    database: Database, journals: Sequence[tuple[Path, int]], share: int
+) -> _Slice | None:
     rows = Rows()
     marks: list[tuple[str, int, int]] = []
-    count = 0
-    for path, read, _ in pending:
+    records = 0
+    for path, read in journals:
         part = _read(path, read, share)
         if part is None:
             continue
@@ -146,14 +182,17 @@ def _slice(database: Database, run: Run, slice_bytes: int) -> IngestReport | Non
         for first, end in part.gaps:
             rows.damage(path.name, first, end, "damaged bytes between valid records")
         marks.append((path.name, read, part.end))
-        count += len(part.frames)
+        records += len(part.frames)
     if not marks:
         return None
     with database.transaction() as cursor:
         _insert(cursor, rows)
         _mark(cursor, marks)
-    return IngestReport(
-        records=count, ids=rows.ids, bytes=sum(end - read for _, read, end in marks)
+    return _Slice(
+        records=records,
+        ids=rows.ids,
+        bytes=sum(end - read for _, read, end in marks),
+        steps=tuple({(row["piece"], row["step"]) for row in rows.small["deliveries"]}),
     )
 
 
