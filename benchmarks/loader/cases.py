@@ -80,13 +80,13 @@ def _peers() -> list[Case]:
     # Few batches for slow peers. Grain decodes 16 row groups before its first batch, 36M tokens
     # that the clock does not see, so it has to run for long.
     rows: list[tuple[str, str, str, int, str]] = [
-        ("HF streaming", "peers_hf:streaming", "", 6, "datasets"),
-        ("HF map-style", "peers_hf:map_style", "", 60, "datasets"),
-        ("Mosaic", "peers_mosaic:throughput", "peers_mosaic:prepare", 8, "mosaicml-streaming"),
-        ("grain ArrayRecord", "peers_grain:throughput", "peers_grain:prepare", 20, "grain"),
-        ("grain Parquet", "peers_grain:parquet", "", 250, "grain"),
-        ("LitData", "peers_litdata:throughput", "peers_litdata:prepare", 60, "litdata"),
-        ("torchdata", "peers_torchdata:throughput", "", 10, "torchdata"),
+        ("HF streaming", "peers_hf:streaming", "", 4, "datasets"),
+        ("HF map-style", "peers_hf:map_style", "", 30, "datasets"),
+        ("Mosaic", "peers_mosaic:throughput", "peers_mosaic:prepare", 5, "mosaicml-streaming"),
+        ("grain ArrayRecord", "peers_grain:throughput", "peers_grain:prepare", 12, "grain"),
+        ("grain Parquet", "peers_grain:parquet", "", 120, "grain"),
+        ("LitData", "peers_litdata:throughput", "peers_litdata:prepare", 30, "litdata"),
+        ("torchdata", "peers_torchdata:throughput", "", 5, "torchdata"),
     ]
     return [
         Case(

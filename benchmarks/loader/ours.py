@@ -13,7 +13,7 @@ from typing import Any
 from shardward.loader import Cursor, Manifest, Plan, Run, ShardLoader, build_manifest
 
 from .documents import PAD, SEPARATOR, VOCABULARY, Documents
-from .meter import Meter, memory_mb, peak_memory_mb, percentile
+from .meter import Meter, median, memory_mb, peak_memory_mb, percentile
 
 SEED = 11
 TOKENIZER = f"ids:{VOCABULARY}:{SEPARATOR}:{PAD}"
@@ -146,11 +146,13 @@ def flat_memory(documents: Documents, *, steps: int, **_options: Any) -> dict[st
             tokens += made.tokens.size
             if number % (steps // 10) == 0:
                 marks[number] = memory_mb()
+    sizes = list(marks.values())
+    early, late = sizes[1:5], sizes[6:]
     return {
         **meter.rates(tokens),
         "steps": steps,
         "rss_mb_by_step": marks,
-        "growth_mb": round(marks[steps] - marks[steps // 5], 1),
+        "growth_mb": round(median(late) - median(early), 1),
         "peak_mb": peak_memory_mb(),
     }
 
