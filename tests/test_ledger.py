@@ -104,6 +104,7 @@ def test_the_effective_history_leaves_superseded_steps_out(run: Run) -> None:
         assert ledger.steps(5, 5, ALL)["piece"].to_pylist() == [1, 2]
         assert ledger.steps(1, 99, at_checkpoint(run, "1:6")).num_rows == 6
         assert ledger.steps(1, 99, at_checkpoint(run, "6")).num_rows == 6
+        assert ledger.steps(1, 99, View(piece=2, step=3))["piece"].to_pylist() == [1] * 3
         assert ledger.document_steps(40)["piece"].to_pylist() == [2]
         assert ledger.step_documents(9, View(piece=1)).num_rows == 8
         with pytest.raises(NotFound, match="--all"):

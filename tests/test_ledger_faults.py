@@ -106,6 +106,24 @@ def test_D5_an_ingester_killed_in_a_loop_counts_everything_once(run: Run) -> Non
     assert problems == []
 
 
+def test_D5_rows_and_watermark_are_one_transaction(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(run, range(1, 20))
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with Ledger.open(run, ingest_seconds=0) as ledger:
+        with monkeypatch.context() as patch:
+            patch.setattr("shardward.quarantine.ledger.ingest._mark", stop)
+            with pytest.raises(KeyboardInterrupt):
+                ledger.ingest()
+        assert ledger.stats()["segments"] == 0
+        ledger.ingest()
+        assert ledger.stats()["segments"] == 19 * 8
+
+
 def test_a_killed_trainer_loses_nothing_that_was_acknowledged(run: Run) -> None:
     helpers = Path(__file__).parent
     rng = random.Random(7)
