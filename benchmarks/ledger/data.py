@@ -66,14 +66,12 @@ def records(corpus: Corpus, batch: int, ranks: int, ids: int) -> Iterator[list[D
         step += 1
         positions = np.arange((step - 1) * batch, step * batch)
         found = []
-        for part in np.split(
-            positions, np.searchsorted(positions, order.window_starts[1:-1], side="left")
-        ):
-            if len(part):
-                wanted = order.window_of(int(part[0]))
-                if wanted != window:
-                    window, table = wanted, order.window(wanted)
-                found.append(table.segments(part))  # type: ignore[union-attr]
+        first, last = order.window_of(int(positions[0])), order.window_of(int(positions[-1]))
+        edges = np.searchsorted(positions, order.window_starts[first + 1 : last + 1])
+        for wanted, part in enumerate(np.split(positions, edges), start=first):
+            if wanted != window:
+                window, table = wanted, order.window(wanted)
+            found.append(table.segments(part))  # type: ignore[union-attr]
         starts = np.cumsum([0] + [int(f.sample[-1]) + 1 for f in found])
         sample = np.concatenate([f.sample + starts[i] for i, f in enumerate(found)])
         doc, low, high = (
