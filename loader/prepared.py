@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from .arrays import BoolArray, Int64Array, UInt16Array
 from .batch import Batch
+from .block_loader import LostBlock
 from .cursor import Cursor
 from .journal_frame import Prepared
 from .rows import Rows
 from .segments import Segments
-from .window_feed import LostBlock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

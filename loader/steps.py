@@ -146,7 +146,7 @@ class StepStream(Iterator[PreparedStep]):
         )
         made = make_rows(source.plan, windows, mine, self._dtype)
         digest = rows_digest(mine, made.segments, made.tokens, self._digested(made))
-        lost = tuple(self.feed.lost[self._lost_seen :])
+        lost = tuple(self.feed.loader.lost[self._lost_seen :])
         self._lost_seen += len(lost)
         return PreparedStep(
             step=taken.step,

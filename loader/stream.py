@@ -298,7 +298,7 @@ class ShardLoader:
         return self._prefetcher.get(self._stall_seconds, self._report_stall)
 
     def _report_stall(self) -> None:
-        reading = self._stream.feed.reading() if self._stream is not None else []
+        reading = self._stream.feed.loader.reading() if self._stream is not None else []
         places = ", ".join(f"{uri} for {seconds:.0f} s" for uri, seconds in reading) or "no shard"
         LOG.warning(
             "no data for step %d after %.0f s; reading %s",

@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from .block_loader import BlockLoader
 from .blocks import BlockData, token_dtype
-from .errors import CorruptBlock
 from .exclusion import Exclusion
 from .manifest import Manifest
 from .order import EpochOrder
 from .window import Window
 
-RETRIES = 2
-RETRY_SECONDS = 0.05
+Key = tuple[int, int]
+"""Epoch and number of a window."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LostBlock:
-    """A block that could not be read and whose documents are masked from here on."""
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A window whose blocks are being read into `buffer`."""
 
-    block: int
-    shard: str
-    first_document: int
-    documents: int
-    error: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the journal event's fields."""
-        return asdict(self)
+    buffer: NDArray[Any]
+    blocks: list[Future[BlockData | None]]
 
 
 class WindowFeed:
-    """Reads and decodes windows; each block is checked, retried, and lost or fatal.
+    """Reads and decodes windows, ahead of their use.
 
     Args:
         manifest: the corpus.
@@ -47,7 +42,7 @@ class WindowFeed:
         hold_corrupt: mask a block that stays unreadable instead of raising.
 
     Attributes:
-        lost: blocks masked so far, in the order in which they were met.
+        loader: reads the blocks; knows which are being read and which were lost.
         bytes_read: decoded bytes of all windows handed out.
     """
 
@@ -66,33 +61,29 @@ class WindowFeed:
         self._exclusion = exclusion
         self._dtype = token_dtype(manifest.header.tokenizer.vocabulary)
         self._epochs = epochs
-        self._hold_corrupt = hold_corrupt
         self._pool: Executor | None = (
             ThreadPoolExecutor(threads, thread_name_prefix="shardward-read") if threads else None
         )
-        self._pending: dict[tuple[int, int], list[Future[BlockData | None]]] = {}
-        self._windows: dict[tuple[int, int], Window] = {}
-        self._reading: dict[int, tuple[str, float]] = {}
-        self.lost: list[LostBlock] = []
+        self._pending: dict[Key, _Reading] = {}
+        self._windows: dict[Key, tuple[Window, NDArray[Any]]] = {}
+        self._free: list[NDArray[Any]] = []
+        self.loader = BlockLoader(manifest, hold_corrupt=hold_corrupt)
         self.bytes_read = 0
 
     def window(self, epoch: int, index: int, *, oldest: int) -> Window:
-        """Return a window, keeping those from `oldest` of this epoch on in memory."""
+        """Return a window, keeping those from `oldest` of this epoch on in memory.
+
+        An older window must not be used any more: its buffer holds another one soon.
+        """
         key = (epoch, index)
         for old in [known for known in self._windows if known < (epoch, oldest)]:
-            del self._windows[old]
+            self._free.append(self._windows.pop(old)[1])
         if key not in self._windows:
-            self._start(key)
             self._windows[key] = self._build(key)
             after = self._successor(key)
-            if after is not None:
-                self._start(after)
-        return self._windows[key]
-
-    def reading(self) -> list[tuple[str, float]]:
-        """Return (shard, seconds so far) of every read in progress."""
-        now = time.monotonic()
-        return [(uri, now - since) for uri, since in list(self._reading.values())]
+            if after is not None and self._pool is not None:
+                self._start(self._pool, after)
+        return self._windows[key][0]
 
     def close(self) -> None:
         """Drop what is pending; a read in progress ends by itself."""
@@ -100,8 +91,9 @@ class WindowFeed:
             self._pool.shutdown(wait=False, cancel_futures=True)
         self._windows.clear()
         self._pending.clear()
+        self._free.clear()
 
-    def _successor(self, key: tuple[int, int]) -> tuple[int, int] | None:
+    def _successor(self, key: Key) -> Key | None:
         epoch, index = key
         if index + 1 < self._order(epoch).windows:
             return epoch, index + 1
@@ -109,51 +101,47 @@ class WindowFeed:
             return epoch + 1, 0
         return None
 
-    def _start(self, key: tuple[int, int]) -> None:
-        if self._pool is None or key in self._pending:
+    def _start(self, pool: Executor, key: Key) -> None:
+        if key in self._pending:
             return
-        blocks = self._order(key[0]).blocks(key[1]).tolist()
-        self._pending[key] = [self._pool.submit(self._read, block) for block in blocks]
+        # A window that was passed over leaves its readers behind, so its buffer is not used again.
+        for old in [known for known in self._pending if known < key]:
+            del self._pending[old]
+        buffer, numbers, places = self._places(key)
+        blocks = [
+            pool.submit(self.loader.load, number, place)
+            for number, place in zip(numbers, places, strict=True)
+        ]
+        self._pending[key] = _Reading(buffer, blocks)
 
-    def _build(self, key: tuple[int, int]) -> Window:
-        order = self._order(key[0])
-        numbers = order.blocks(key[1]).tolist()
+    def _build(self, key: Key) -> tuple[Window, NDArray[Any]]:
         if self._pool is None:
-            blocks = [self._read(number) for number in numbers]
+            buffer, numbers, places = self._places(key)
+            blocks = [self.loader.load(*job) for job in zip(numbers, places, strict=True)]
         else:
-            blocks = [future.result() for future in self._pending.pop(key)]
+            self._start(self._pool, key)
+            reading = self._pending.pop(key)
+            buffer, blocks = reading.buffer, [block.result() for block in reading.blocks]
+        order = self._order(key[0])
         first = self._manifest.geometry().first_document
-        spans = [(int(first[number]), int(first[number + 1])) for number in numbers]
+        spans = [(int(first[n]), int(first[n + 1])) for n in order.blocks(key[1]).tolist()]
         codes = [self._manifest.sources(low, high) for low, high in spans]
         window = Window(order, key[1], blocks, codes, exclusion=self._exclusion, dtype=self._dtype)
         self.bytes_read += window.nbytes
-        return window
+        return window, buffer
 
-    def _read(self, block: int) -> BlockData | None:
-        shard, thread = self._manifest.shard_of(block), threading.get_ident()
-        self._reading[thread] = (shard.uri, time.monotonic())
-        try:
-            return self._read_checked(block)
-        except CorruptBlock as error:
-            if not self._hold_corrupt:
-                raise
-            span = self._manifest.span(block)
-            lost = LostBlock(
-                block=block,
-                shard=shard.uri,
-                first_document=shard.first_document + span.first,
-                documents=span.documents,
-                error=str(error),
-            )
-            self.lost.append(lost)
-            return None
-        finally:
-            del self._reading[thread]
+    def _places(self, key: Key) -> tuple[NDArray[Any], list[int], list[NDArray[Any]]]:
+        """Return (buffer, blocks of the window, the part of the buffer that each is read into)."""
+        numbers = self._order(key[0]).blocks(key[1])
+        ends = np.cumsum(self._manifest.geometry().block_tokens[numbers]).tolist()
+        buffer = self._buffer(ends[-1] if ends else 0)
+        places = [buffer[low:high] for low, high in pairwise([0, *ends])]
+        return buffer, numbers.tolist(), places
 
-    def _read_checked(self, block: int) -> BlockData:
-        for attempt in range(RETRIES):
-            try:
-                return self._manifest.open_block(block)
-            except CorruptBlock:
-                time.sleep(RETRY_SECONDS * (attempt + 1))
-        return self._manifest.open_block(block)
+    def _buffer(self, tokens: int) -> NDArray[Any]:
+        """Return an array of at least `tokens`, a used one where one is large enough."""
+        for number, buffer in enumerate(self._free):
+            if buffer.size >= tokens:
+                return self._free.pop(number)
+        self._free.clear()
+        return np.empty(tokens, self._dtype)
