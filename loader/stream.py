@@ -22,7 +22,7 @@ from .revision import Revision
 from .run import Run
 from .sample_seed import Transform, sample_seeds
 from .schedule import BatchSchedule
-from .step_count import last_step
+from .step_count import StepEstimate, count_steps
 from .steps import StepSource, StepStream
 from .stream_load import check_plan, check_window_bytes, load_cursor, load_loader_revision
 from .stream_stats import LoaderStats
@@ -148,6 +148,7 @@ class ShardLoader:
         self._prefetcher: Prefetcher[PreparedStep] | None = None
         self._micro_batches: Iterator[Batch] = iter(())
         self._warned = False
+        self._counted: StepEstimate | None = None
         self.stats = LoaderStats()
 
     @property
@@ -160,14 +161,22 @@ class ShardLoader:
         """The boundary that this loader started from."""
         return Place(self._loaded.step, self._loaded.epoch, self._loaded.position)
 
-    @property
-    def total_steps(self) -> int:
-        """Last step of the last epoch, counted from step 1; exact, quarantine included.
+    def count_steps(self) -> StepEstimate:
+        """Return the last step of the last epoch, with its error; no shard is read.
+
+        Exact unless the revision touches more than 256 windows of an epoch.
 
         Raises:
             UsageError: the epochs have no end.
         """
-        return last_step(self._source.walker(), self.place)
+        if self._counted is None:
+            self._counted = count_steps(self._source.walker(), self.place)
+        return self._counted
+
+    @property
+    def total_steps(self) -> int:
+        """Last step of the last epoch, counted from step 1; see `count_steps` for its error."""
+        return self.count_steps().last_step
 
     def __len__(self) -> int:
         """Number of batches between the loaded cursor and the end of the last epoch."""
