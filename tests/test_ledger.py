@@ -309,10 +309,12 @@ def test_replicas_that_differ_name_step_and_rank(run: Run) -> None:
                 mark = digest if step == 2 else 1
                 record = slice_of(step, 1, 0, 1, replica=replica, digest=mark.to_bytes(16, "big"))
                 writer.append(prepare_delivered(record))
-    with Ledger.open(run) as ledger:
-        assert ledger.step_documents(1).num_rows == 8
-        with pytest.raises(IntegrityError, match=r"rank 0 .* step 2"):
-            ledger.step_documents(2)
+    with Ledger.open(run, ingest_seconds=0) as ledger:
+        for _ in ("unread", "read"):
+            assert ledger.step_documents(1).num_rows == 8
+            with pytest.raises(IntegrityError, match=r"rank 0 .* step 2"):
+                ledger.step_documents(2)
+            ledger.ingest()
         kinds = [(problem.kind, problem.step, problem.rank) for problem in ledger.check()]
 
     assert kinds == [("replicas_differ", 2, 0)]

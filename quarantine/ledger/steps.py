@@ -71,13 +71,37 @@ def describe(spans: Iterable[Span]) -> str:
     return ", ".join(words) or "no step yet"
 
 
-def step_records(run: Run, piece: int, step: int) -> list[DeliveredRecord]:
-    """Return what the journals record for `step` of `piece`, by rank and replica."""
+def step_records(run: Run, piece: int, step: int, without: set[int]) -> list[DeliveredRecord]:
+    """Return what the journals record for `step` of `piece`, by rank and replica.
+
+    Args:
+        run: whose journals are read.
+        piece, step: the step.
+        without: ranks that are not asked for.
+
+    Raises:
+        IntegrityError: two replicas of one rank recorded different data.
+    """
     item = run.pieces()[piece - 1]
-    ranks = [(rank, replica) for rank in range(item.dp_size) for replica in range(item.replicas)]
-    paths = [run.journal_path(piece, rank, replica) for rank, replica in ranks]
-    found = [find_step(path, step) for path in paths]
-    return [record for record in found if record is not None]
+    found = [
+        find_step(run.journal_path(piece, rank, replica), step)
+        for rank in range(item.dp_size)
+        if rank not in without
+        for replica in range(item.replicas)
+    ]
+    records = [record for record in found if record is not None]
+    _compare(piece, step, [(record.rank, record.digest) for record in records])
+    return records
+
+
+def _compare(piece: int, step: int, digests: Iterable[tuple[int, bytes]]) -> None:
+    first: dict[int, bytes] = {}
+    for rank, digest in digests:
+        if first.setdefault(rank, digest) != digest:
+            raise IntegrityError(
+                f"replicas of rank {rank} recorded different data for step {step} of piece "
+                f"{piece}; one of them read or computed wrongly: compare their journals and hosts"
+            )
 
 
 def record_table(run: Run, records: Iterable[DeliveredRecord], deriver: Deriver | None) -> pa.Table:
@@ -139,15 +163,6 @@ def derived_rows(
     return rows
 
 
-def read_ranks(database: Database, piece: int, step: int) -> set[int]:
-    """Return the ranks of `piece` whose record of `step` is in the database."""
-    rows = database.rows(
-        "SELECT DISTINCT rank FROM deliveries WHERE piece = ? AND step = ? AND replica = 0",
-        [piece, step],
-    )
-    return {rank for (rank,) in rows}
-
-
 def step_documents(
     database: Database, run: Run, piece: int, step: int, deriver: Deriver | None
 ) -> pa.Table:
@@ -157,14 +172,9 @@ def step_documents(
         NotFound: no rank has recorded the step.
         IntegrityError: two replicas of a rank recorded different data.
     """
-    check_replicas(database, piece, step)
     item = run.pieces()[piece - 1]
-    known = read_ranks(database, piece, step)
-    unread = [
-        find_step(run.journal_path(piece, rank), step)
-        for rank in sorted(set(range(item.dp_size)) - known)
-    ]
-    records = [record for record in unread if record is not None]
+    known = recorded_ranks(database, piece, step)
+    records = step_records(run, piece, step, known)
     if not known and not records:
         raise NotFound(
             f"step {step} has not been recorded in piece {piece}; "
@@ -209,22 +219,17 @@ def steps_table(database: Database, spans: tuple[Span, ...], first: int, last: i
     return table.append_column("digest", pa.array([digests[key] for key in keys], pa.binary()))
 
 
-def check_replicas(database: Database, piece: int, step: int) -> None:
-    """Refuse a step that two replicas of one rank recorded differently.
+def recorded_ranks(database: Database, piece: int, step: int) -> set[int]:
+    """Return the ranks of `piece` whose record of `step` is in the database.
 
     Raises:
-        IntegrityError: naming step and rank.
+        IntegrityError: two replicas of one rank recorded different data.
     """
     rows = database.rows(
-        "SELECT rank FROM deliveries WHERE piece = ? AND step = ? "
-        "GROUP BY rank HAVING count(DISTINCT digest) > 1 ORDER BY rank",
-        [piece, step],
+        "SELECT rank, replica, digest FROM deliveries WHERE piece = ? AND step = ?", [piece, step]
     )
-    if rows:
-        raise IntegrityError(
-            f"replicas of rank {rows[0][0]} recorded different data for step {step} of piece "
-            f"{piece}; one of them read or computed wrongly: compare their journals and hosts"
-        )
+    _compare(piece, step, [(rank, digest) for rank, _, digest in rows])
+    return {rank for rank, replica, _ in rows if replica == 0}
 
 
 def _digests(database: Database, where: str) -> dict[tuple[int, int], bytes]:
@@ -245,7 +250,9 @@ def step_from_journals(run: Run, view: View, step: int, deriver: Deriver | None 
         NotFound: the history does not reach the step, or nothing is recorded of it.
     """
     records = [
-        record for piece in owners(run, view, step) for record in step_records(run, piece, step)
+        record
+        for piece in owners(run, view, step)
+        for record in step_records(run, piece, step, set())
     ]
     if not records:
         raise NotFound(f"step {step} has not been recorded; see `shardward ledger timeline`")
