@@ -10,6 +10,7 @@ import math
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ from .corpus_scan import scan_documents
 from .detectors import detect_chunk, panel_findings
 from .features import measure
 from .findings import DECISIVE, Finding, Suspect
+from .language import UnusualLanguage, installed_model, usual_languages
 from .near import Pair, pairs_within
 from .opinions import Panel, panel
 from .texts import documents_chunk, has_text
@@ -58,7 +60,7 @@ def triage(
         return []
     window, names = documents_chunk(manifest, window_ids)
     controls, usual_names = documents_chunk(manifest, control_ids)
-    opinions = panel()
+    opinions = _panel(controls, usual_names)
     found = _findings(manifest, window, window_ids, names, opinions)
     usual = _findings(manifest, controls, control_ids, usual_names, opinions)
     weights = _weigh(found, usual, len(window_ids), len(control_ids))
@@ -71,6 +73,20 @@ def triage(
         weighed += [(finding, finding.score) for finding in near]
     sources = dict(zip(window_ids.tolist(), names, strict=True))
     return _rank(weighed, sources, losses or {})
+
+
+def _panel(controls: TextChunk, sources: Sequence[str]) -> Panel:
+    """Return all text detectors, that of languages too where a model is installed and works."""
+    known, identify = panel(), installed_model()
+    if identify is None:
+        return known
+    texts = [controls.text(row) for row in range(len(controls))]
+    try:
+        usual = usual_languages(texts, sources, identify)
+    except Exception as error:  # whatever a third party's model raises must stop nothing
+        return replace(known, problems=(*known.problems, f"no languages: {error!r}"))
+    detector = UnusualLanguage(identify, usual)
+    return replace(known, detectors=(*known.detectors, detector))
 
 
 def _findings(
