@@ -17,6 +17,8 @@ from shardward.loader.manifest import Manifest
 from shardward.loader.run import Run
 from shardward.loader.stream import ShardLoader
 from shardward.quarantine.ledger import Ledger
+from shardward.quarantine.respond.incident import IncidentStore
+from shardward.quarantine.respond.operations import choose_rewind
 from shardward.quarantine.respond.resume import resume
 
 ONSET = 60
@@ -181,6 +183,31 @@ def test_L13_a_job_requeued_after_a_newer_checkpoint_goes_on_from_it(desk: Desk)
     again = resume(desk.run)
     assert again is not None
     assert again.checkpoint.step == 80
+
+
+def test_a_checkpoint_of_a_trial_is_never_handed_to_the_run(desk: Desk) -> None:
+    desk.go("resume")
+    desk.train_on()
+    orders = resume(desk.run)
+    assert orders is not None
+    train(desk.run, desk.manifest, steps=90, cursor=orders.cursor, reason="trial")
+
+    again = resume(desk.run)
+
+    assert again is not None
+    assert (again.checkpoint.step, again.checkpoint.piece) == (70, 2)
+
+
+def test_a_rewind_that_was_begun_is_finished_as_it_was_begun(desk: Desk) -> None:
+    desk.go("identify")
+    incident = IncidentStore(desk.run.path).get("INC-0001")
+    with Ledger.open(desk.run) as ledger:
+        plan = choose_rewind(incident, desk.run, ledger, checkpoint=40)
+    incident.record("intent", actor="kim", summary={"step": 40}, evidence={"plan": plan.to_json()})
+
+    shown = desk.json("rewind", "INC-0001", "--yes")
+
+    assert shown["plan"]["checkpoint"]["step"] == 40
 
 
 def test_S9_both_skip_ranges_are_honoured_and_reported(desk: Desk) -> None:

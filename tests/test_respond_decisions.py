@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -139,6 +140,43 @@ def test_a_log_of_another_format_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(FormatError, match="'other' version 1"):
         DecisionLog(tmp_path).entries()
+
+
+def test_a_decision_is_synced_before_it_is_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path)
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(handle: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{handle}").readlink().name)
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    DecisionLog(tmp_path).append(decide("release", 1))
+
+    assert synced == ["decisions.log"]
+
+
+def test_a_full_disk_leaves_the_log_byte_for_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = filled(tmp_path)
+    before = log.path.read_bytes()
+    real = os.write
+
+    def write(handle: int, data: memoryview) -> int:
+        if len(data) <= 10:
+            raise OSError(28, "No space left on device")
+        return real(handle, data[: len(data) - 10])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", write)
+        with pytest.raises(OSError, match="No space"):
+            log.append(decide("release", 1))
+
+    assert log.path.read_bytes() == before
 
 
 def test_a_clock_that_jumps_back_is_remarked_and_the_order_stands(tmp_path: Path) -> None:

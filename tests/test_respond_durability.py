@@ -25,10 +25,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from shardward.loader.cursor import Cursor
 from shardward.loader.errors import IncidentError, IntegrityError, NotFound, UsageError
 from shardward.loader.revision import Revision
 from shardward.quarantine.respond.context import RunContext
 from shardward.quarantine.respond.decisions import DecisionLog
+from shardward.quarantine.respond.filing import file
 from shardward.quarantine.respond.incident import IncidentStore
 from shardward.quarantine.respond.mirror import pull_revision, push_revision
 from shardward.quarantine.respond.revisions import decision_anchors, publish_revision
@@ -158,6 +160,30 @@ def test_a_checkpoint_of_a_superseded_branch_is_not_chosen(tmp_path: Path) -> No
         plan_rewind([checkpoint(run, 4, piece=2)], run.lineage(), onset=9, head_step=9)
 
 
+def test_a_checkpoint_past_the_point_a_rewind_went_back_to_is_not_chosen(tmp_path: Path) -> None:
+    run = make_run(tmp_path, make_corpus(tmp_path, documents=30))
+    start_piece(run)
+    point = Cursor.from_json(checkpoint(run, 10).cursor)
+    run.move_head(piece=1, step=10, cursor=point, revision=0)
+
+    known = [checkpoint(run, step) for step in (5, 10, 15)]
+    plan = plan_rewind(known, run.lineage(), onset=20, head_step=20)
+
+    assert plan.checkpoint.step == 10
+    assert [(c.step, "superseded" in why) for c, why in plan.passed_over] == [(15, True)]
+
+
+def test_an_incident_whose_watch_found_a_recurrence_is_not_filed(tmp_path: Path) -> None:
+    run = make_run(tmp_path, make_corpus(tmp_path, documents=30))
+    incident = IncidentStore(run.path).open(onset=10, detected=11, actor="kim")
+    for act in ("confirm", "identify", "rewind", "skip", "resume"):
+        incident.record(act, actor="kim")
+    incident.record("watch", actor="kim", summary={"verdict": "recurrence", "reason": "again"})
+
+    with pytest.raises(IncidentError, match="ended with recurrence"):
+        file(incident, run, actor="kim")
+
+
 def test_a_new_spike_inside_a_watch_is_a_recurrence_and_later_ones_link_back(
     tmp_path: Path,
 ) -> None:
@@ -194,6 +220,17 @@ def test_a_revision_travels_over_an_object_store(tmp_path: Path, revision: Revis
 
     assert found.digest == revision.digest
     assert np.array_equal(found.documents, revision.documents)
+
+
+def test_other_bytes_under_the_name_of_a_revision_are_refused(
+    tmp_path: Path, revision: Revision
+) -> None:
+    url = f"memory://{tmp_path.name}/runs/7b"
+    system, root = fsspec.core.url_to_fs(url)
+    system.pipe_file(f"{root}/revisions/{revision.name}.bin", b"other")
+
+    with pytest.raises(IntegrityError, match="holds other bytes"):
+        push_revision(revision, url)
 
 
 def test_a_revision_changed_on_the_store_is_refused(tmp_path: Path, revision: Revision) -> None:

@@ -237,6 +237,20 @@ def test_a_stopped_rebuild_goes_on_where_it_stood(
     assert report.shards == whole.shards
 
 
+def test_a_finished_shard_that_was_damaged_since_is_written_again(
+    corpus: Manifest, tmp_path: Path
+) -> None:
+    revision = without(corpus, GONE)
+    rebuild(corpus, revision, tmp_path / "out")
+    target = tmp_path / "out" / "s0.parquet"
+    whole = target.read_bytes()
+    target.write_bytes(whole[:-9])
+
+    rebuild(corpus, revision, tmp_path / "out")
+
+    assert target.read_bytes() == whole
+
+
 def test_a_crash_while_writing_leaves_no_half_shard(
     corpus: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

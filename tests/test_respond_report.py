@@ -119,6 +119,12 @@ def test_visible_text_is_one_line_without_hidden_characters(text: str) -> None:
     assert len(shown.splitlines()) <= 1
 
 
+def test_stacked_marks_cannot_paint_over_what_surrounds_them() -> None:
+    shown = visible("a" + "\u0301" * 40 + "b")
+
+    assert shown == "a" + "\u0301" * 3 + "⟨U+0301⟩" * 37 + "b"
+
+
 @given(st.text())
 def test_html_text_opens_no_tag_and_leaves_no_quote(text: str) -> None:
     assert not set("<>\"'") & set(html_text(text))
