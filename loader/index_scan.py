@@ -184,13 +184,13 @@ class ShardScanner:
             )
         name = self._columns.value
         kind, raw = _values(table[name], uri, span, name, self._encoder)
-        encoded = self._encoder.encode(raw) if kind == "text" else raw
-        check_sizes(encoded, f"shard {uri}", span.first)
-        self._lengths.write(encoded.lengths.astype("<u4").tobytes())
+        lengths = self._encoder.count(raw)
+        check_sizes(lengths, f"shard {uri}", span.first)
+        self._lengths.write(lengths.astype("<u4").tobytes())
         codes = _codes(table, self._columns, self.names, uri, span)
         self._sources.write(codes.astype("<u2").tobytes())
         digest = logical_digest(raw)
-        return _Block(span=span, kind=kind, digest=digest, tokens=len(encoded.values))
+        return _Block(span=span, kind=kind, digest=digest, tokens=int(lengths.sum()))
 
 
 def _values(

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from .arrays import Int64Array
 from .blocks import BlockData, token_dtype
 from .errors import CorpusError, MissingExtra, UsageError
 from .formats import canonical_json, sha256_hex
@@ -92,6 +93,10 @@ class HfTokenizer:
         np.cumsum(lengths, out=offsets[1:])
         values = np.concatenate([values for _, values in found]).astype(dtype, copy=False)
         return BlockData(values=values, offsets=offsets)
+
+    def count(self, text: BlockData) -> Int64Array:
+        """Return the number of tokens of each document, int64[documents]."""
+        return self.encode(text).lengths
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_pool": None}

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from .arrays import Int64Array
 from .blocks import BlockData
 from .errors import CorpusError, UsageError
 from .formats import canonical_json, sha256_hex
@@ -27,6 +28,9 @@ class Tokenizer(Protocol):
     def encode(self, text: BlockData) -> BlockData:
         """Return the tokens of `text` (uint8 values) in `token_dtype(identity.vocabulary)`."""
 
+    def count(self, text: BlockData) -> Int64Array:
+        """Return the number of tokens of each document, int64[documents]."""
+
 
 class ByteTokenizer:
     """Token = byte of the UTF-8 text; separator 256, pad 257, vocabulary 258."""
@@ -46,6 +50,10 @@ class ByteTokenizer:
     def encode(self, text: BlockData) -> BlockData:
         """Widen bytes to uint16, so that separator and pad fit beside them."""
         return BlockData(values=text.values.astype(np.uint16), offsets=text.offsets)
+
+    def count(self, text: BlockData) -> Int64Array:
+        """Return the bytes of each document."""
+        return text.lengths
 
 
 class TokenIds:
@@ -69,6 +77,10 @@ class TokenIds:
     def encode(self, text: BlockData) -> BlockData:
         """Refuse text: a corpus of token ids has none."""
         raise CorpusError("this corpus holds token ids, there is no text to encode")
+
+    def count(self, text: BlockData) -> Int64Array:
+        """Return the token ids of each document."""
+        return text.lengths
 
 
 def resolve_tokenizer(spec: str | Tokenizer) -> Tokenizer:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from ..arrays import Int64Array
 from ..blocks import LARGEST_DOCUMENT, BlockData
 from ..errors import CorpusError
 
@@ -66,13 +67,13 @@ def string_array(block: BlockData) -> pa.Array:
     )
 
 
-def check_sizes(block: BlockData, place: str, first: int) -> None:
-    """Refuse documents whose length does not fit the manifest's u32."""
-    too_long = np.flatnonzero(block.lengths > LARGEST_DOCUMENT)
+def check_sizes(lengths: Int64Array, place: str, first: int) -> None:
+    """Refuse documents whose number of tokens does not fit the manifest's u32."""
+    too_long = np.flatnonzero(lengths > LARGEST_DOCUMENT)
     if len(too_long):
         row = int(too_long[0])
         raise CorpusError(
-            f"{place} row {first + row} has {int(block.lengths[row])} values, more than "
+            f"{place} row {first + row} has {int(lengths[row])} tokens, more than "
             f"{LARGEST_DOCUMENT}; split the document"
         )
 
