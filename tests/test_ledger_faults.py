@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -19,17 +18,12 @@ from helpers_ledger import cursor, docs, make_run, slice_of, train
 
 from shardward.loader.errors import ShardwardError
 from shardward.loader.journal import read_journal
-from shardward.loader.journal_frame import Kind, prepare
+from shardward.loader.journal_frame import Kind
 from shardward.loader.records import prepare_delivered
 from shardward.loader.run import Run
 from shardward.loader.topology import Topology
 from shardward.quarantine.ledger import Ledger
 
-QUERIES = (
-    "SELECT * FROM all_step_documents ORDER BY ALL",
-    "SELECT * FROM all_steps ORDER BY ALL",
-    "SELECT * FROM telemetry_wide ORDER BY ALL",
-)
 INGEST = """
 import sys
 from shardward.quarantine.ledger import Ledger, ingest as module
@@ -63,10 +57,6 @@ while True:
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     return make_run(tmp_path / "run")
-
-
-def answers(ledger: Ledger) -> list[Any]:
-    return [ledger.sql(query).to_pylist() for query in QUERIES]
 
 
 def start(script: str, *arguments: str | Path) -> subprocess.Popen[str]:
@@ -153,123 +143,6 @@ def test_trainer_and_ingester_killed_together(run: Run) -> None:
         count = ledger.sql("SELECT count(*) AS n FROM deliveries")["n"].to_pylist()
 
     assert count == [len(delivered)]
-
-
-@pytest.fixture
-def filled(run: Run) -> tuple[Run, list[Any]]:
-    train(run, range(1, 120), size=2)
-    with Ledger.open(run) as ledger:
-        return run, answers(ledger)
-
-
-def flipped(data: bytes, bit: int) -> bytes:
-    changed = bytearray(data)
-    changed[bit // 8] ^= 1 << bit % 8
-    return bytes(changed)
-
-
-def reset(run: Run) -> None:
-    for path in run.path.glob("ledger.duckdb*"):
-        path.unlink()
-
-
-def test_a_bit_flipped_in_the_database_is_named_and_repaired(
-    filled: tuple[Run, list[Any]],
-) -> None:
-    run, expected = filled
-    path = run.path / "ledger.duckdb"
-    whole = path.read_bytes()
-    rng = random.Random(0)
-    named = 0
-    for bit in [rng.randrange(len(whole) * 8) for _ in range(8)] + [70, 40_000]:
-        reset(run)
-        path.write_bytes(flipped(whole, bit))
-        with Ledger.open(run) as ledger:
-            assert answers(ledger) == expected
-            if ledger.notices:
-                named += 1
-                assert "is damaged" in ledger.notices[0]
-                assert (run.path / "ledger.duckdb.damaged-1").exists()
-
-    assert named >= 6
-
-
-def unfinished(run: Run) -> tuple[bytes, bytes]:
-    """Return database and log as a killed ingester leaves them."""
-    reset(run)
-    script = "import os, sys\nfrom shardward.quarantine.ledger import Ledger\n"
-    script += "ledger = Ledger.open(sys.argv[1])\nos._exit(0)\n"
-    subprocess.run([sys.executable, "-c", script, str(run.path)], check=True)
-    path = run.path / "ledger.duckdb"
-    return path.read_bytes(), path.with_name("ledger.duckdb.wal").read_bytes()
-
-
-def test_a_bit_flipped_in_the_log_loses_nothing(filled: tuple[Run, list[Any]]) -> None:
-    run, expected = filled
-    data, log = unfinished(run)
-    rng = random.Random(1)
-    for bit in [rng.randrange(len(log) * 8) for _ in range(8)]:
-        reset(run)
-        (run.path / "ledger.duckdb").write_bytes(data)
-        (run.path / "ledger.duckdb.wal").write_bytes(flipped(log, bit))
-        with Ledger.open(run) as ledger:
-            assert answers(ledger) == expected
-
-
-def test_a_database_or_log_cut_short_loses_nothing(filled: tuple[Run, list[Any]]) -> None:
-    run, expected = filled
-    data, log = unfinished(run)
-    rng = random.Random(2)
-    for _ in range(4):
-        reset(run)
-        (run.path / "ledger.duckdb").write_bytes(data[: rng.randrange(len(data) + 1)])
-        (run.path / "ledger.duckdb.wal").write_bytes(log[: rng.randrange(len(log) + 1)])
-        with Ledger.open(run) as ledger:
-            assert answers(ledger) == expected
-
-
-def test_a_file_that_is_no_database_is_set_aside(filled: tuple[Run, list[Any]]) -> None:
-    run, expected = filled
-    reset(run)
-    (run.path / "ledger.duckdb").write_bytes(b"not a database at all" * 1000)
-    with Ledger.open(run) as ledger:
-        assert answers(ledger) == expected
-        assert "set aside" in ledger.notices[0]
-
-
-def test_a_bit_flipped_in_a_journal_is_named_and_the_rest_is_read(run: Run) -> None:
-    train(run, range(1, 6))
-    path = run.journal_path(1, 0)
-    content = read_journal(path)
-    (frame,) = [f for f in content.frames if f.kind == Kind.DELIVERED and f.step == 3]
-    path.write_bytes(flipped(path.read_bytes(), frame.offset * 8 + 500))
-    with Ledger.open(run) as ledger:
-        problems = {problem.kind: problem.message for problem in ledger.check()}
-        steps = ledger.steps(1, 9)["step"].to_pylist()
-
-    assert steps == [1, 2, 4, 5]
-    assert problems["journal_damage"] == (
-        f"journal {path.name}, bytes {frame.offset} to {frame.end}: "
-        "damaged bytes between valid records"
-    )
-    assert problems["missing_steps"] == "no record of steps 3 to 3"
-
-
-def test_records_without_sense_are_named_and_stop_nothing(run: Run) -> None:
-    piece = run.open_piece(cursor=cursor(0, None), topology=Topology())
-    with run.journal_writer(piece) as writer:
-        writer.append(prepare(2, b"\x01 not columns", piece=1, step=1))
-        writer.append(prepare(99, b"{}", piece=1, step=1))
-        writer.append(prepare(4, b"[1]", piece=1, step=1))
-        writer.append(prepare(5, b'{"loss":[{}]}', piece=1, step=1))
-        writer.append(prepare(3, b"{}", piece=1, step=(1 << 64) - 1))
-        writer.append(prepare_delivered(slice_of(1, 1, 0, 1)))
-    with Ledger.open(run) as ledger:
-        damage = [p.message for p in ledger.check() if p.kind == "journal_damage"]
-        assert ledger.step_documents(1).num_rows == 8
-
-    assert len(damage) == 5
-    assert all("without sense" in message for message in damage)
 
 
 def test_D3_a_kill_while_the_tables_are_made_leaves_nothing_half_made(run: Run) -> None:

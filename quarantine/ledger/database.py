@@ -149,7 +149,7 @@ class Database:
                     f"the ledger {self.path} could not go on: {error}; free space or memory and "
                     "ask again, what was committed and the journals are not touched"
                 ) from error
-            raise
+            raise ShardwardError(f"the ledger {self.path} could not answer: {error}") from error
 
     @contextmanager
     def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:

@@ -87,7 +87,7 @@ class Ledger:
         *,
         manifest: Path | str | None = None,
         path: Path | str | None = None,
-        memory: str = "2GB",
+        memory: str | None = None,
         threads: int = 2,
         wait: float | None = None,
         ingest_seconds: float | None = None,
@@ -101,7 +101,7 @@ class Ledger:
             run: the run or its directory.
             manifest: the corpus manifest, where it is not at the place that the run recorded.
             path: the DuckDB file, by default SHARDWARD_LEDGER or `ledger.duckdb` in the run.
-            memory: limit for DuckDB's buffers.
+            memory: limit for DuckDB's buffers, by default SHARDWARD_LEDGER_MEMORY or "2GB".
             threads: of DuckDB.
             wait: seconds to wait for another process that holds the file; 5 by default.
             ingest_seconds: stop ingesting after about this time; None ingests everything, 0
@@ -115,7 +115,8 @@ class Ledger:
         run = run if isinstance(run, Run) else Run.open(run)
         place = ledger_path(run, path)
         seconds = WAIT_SECONDS if wait is None else wait
-        connect = partial(Database, place, memory=memory, threads=threads, wait=seconds)
+        limit = memory or os.environ.get("SHARDWARD_LEDGER_MEMORY", "2GB")
+        connect = partial(Database, place, memory=limit, threads=threads, wait=seconds)
         ledger = cls(run, connect, place, None if manifest is None else Path(manifest))
         try:
             ledger.ingest(seconds=ingest_seconds, advance=advance)

@@ -116,6 +116,7 @@ class Rows:
         record = delivered(frame)
         if max(record.end, record.target_tokens, record.blanked_tokens) > _LARGEST:
             raise FormatError("a number is over 2^63 - 1")
+        _check_signs(record)
         self.small["deliveries"].append(
             {
                 **_who(frame),
@@ -136,6 +137,17 @@ class Rows:
         if record.replica == 0:
             self.records.append(record)
             self.ids += len(record.doc)
+
+
+def _check_signs(record: DeliveredRecord) -> None:
+    if len(record.positions) and record.positions.min() < 0:
+        raise FormatError("a sample position is negative")
+    if not len(record.doc):
+        return
+    if min(record.doc.min(), record.token_start.min()) < 0:
+        raise FormatError("a document or token is negative")
+    if (record.token_end < record.token_start).any():
+        raise FormatError("a segment ends before it starts")
 
 
 def _who(frame: Frame) -> dict[str, int]:
