@@ -22,6 +22,7 @@ from .incident_end import END
 from .incident_exits import EXITS
 from .incident_look import LOOK
 from .incident_options import find
+from .incident_trial import trial
 from .output import emit, json_option, run_option, table
 
 
@@ -196,5 +197,5 @@ def deliver(ctx: click.Context, *, incident_id: str, run: Path, as_json: bool) -
         ctx.exit(1)
 
 
-for _command in (*LOOK, *ACTS, *END, *EXITS):
+for _command in (*LOOK, trial, *ACTS, *END, *EXITS):
     incident.add_command(_command)

@@ -3,97 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-from helpers_respond import make_corpus, make_run
+from click.testing import CliRunner
+from helpers_incident import ONSET, Desk
+from helpers_respond import make_corpus
 
 from shardward.cli.main import cli
-from shardward.loader.errors import SupersededCursor
 from shardward.loader.manifest import Manifest
-from shardward.loader.run import Run
-from shardward.loader.stream import ShardLoader
 from shardward.quarantine.ledger import Ledger
-from shardward.quarantine.respond.incident import IncidentStore
-from shardward.quarantine.respond.operations import choose_rewind
 from shardward.quarantine.respond.resume import resume
-
-ONSET = 60
-
-
-def train(
-    run: Run,
-    manifest: Manifest,
-    *,
-    steps: int,
-    cursor: Any = None,
-    spike: bool = False,
-    **more: Any,
-) -> None:
-    """Train to step `steps` with a checkpoint every ten; with `spike` the loss jumps at 60."""
-    with ShardLoader(manifest, run.plan(), run=run, batch=2, cursor=cursor, **more) as loader:
-        for batch in loader:
-            step = batch.step
-            bad = spike and ONSET <= step < ONSET + 6
-            noise = (step * 7919 % 13) / 400
-            loader.observe(
-                step,
-                loss=(9.0 if bad else 3.0 - step / 500) + noise,
-                grad_norm=(8.0 if bad else 1.0) + noise,
-            )
-            if step % 10 == 0:
-                loader.checkpoint(step, f"ckpt-{step}")
-            if step == steps:
-                return
-
-
-class Desk:
-    """A run that spiked at step 60 and stands at step 70."""
-
-    def __init__(self, home: Path, manifest: Manifest) -> None:
-        self.manifest = manifest
-        self.run = make_run(home, manifest)
-        train(self.run, manifest, steps=70, spike=True)
-
-    def type(self, *words: str, env: dict[str, str] | None = None) -> Result:
-        return CliRunner().invoke(
-            cli,
-            ["incident", *words, "--run", str(self.run.path)],
-            env={"SHARDWARD_ACTOR": "kim", **(env or {})},
-        )
-
-    def json(self, *words: str, code: int = 0) -> Any:
-        result = self.type(*words, "--json")
-        assert result.exit_code == code, result.output
-        return json.loads(result.stdout)
-
-    def quarantine(self, *words: str) -> None:
-        result = CliRunner().invoke(
-            cli, ["quarantine", *words, "--run", str(self.run.path), "--yes"]
-        )
-        assert result.exit_code == 0, result.output
-
-    def go(self, to: str) -> None:
-        """Do every step up to `to`."""
-        self.json("open", "--onset", "60", "--detected", "62", "--yes")
-        for words in (
-            ("confirm",),
-            ("identify",),
-            ("rewind",),
-            ("skip", "--window", "60-65"),
-            ("resume", "--watch-length", "12"),
-        ):
-            self.json(words[0], "INC-0001", *words[1:], "--yes")
-            if words[0] == to:
-                return
-
-    def train_on(self) -> None:
-        orders = resume(self.run)
-        assert orders is not None
-        train(self.run, self.manifest, steps=75, cursor=orders.cursor, reason="rewind")
 
 
 @pytest.fixture(scope="module")
@@ -129,22 +49,6 @@ def test_the_whole_response_goes_through_the_commands(desk: Desk) -> None:
     assert desk.json("list")["incidents"][0]["outcome"] == "resolved"
 
 
-def test_the_skipped_positions_are_not_delivered_and_the_rest_is(desk: Desk) -> None:
-    desk.go("resume")
-    desk.train_on()
-
-    def positions(ledger: Ledger, first: int, last: int, piece: int | None) -> list[int]:
-        tables = [ledger.step_documents(s, piece) for s in range(first, last + 1)]
-        return [p for table in tables for p in dict.fromkeys(table["sample_position"].to_pylist())]
-
-    with Ledger.open(desk.run) as ledger:
-        new = positions(ledger, 51, 75, None)
-        skipped = positions(ledger, 60, 65, 1)
-
-    assert new == [p for p in range(new[0], new[-1] + 1) if p not in skipped]
-    assert len(skipped) == 12
-
-
 def test_all_that_steps_were_fed_can_be_quarantined(desk: Desk) -> None:
     desk.quarantine("add", "--steps", "60-61", "--reason", "the window")
 
@@ -167,66 +71,6 @@ def test_the_impact_counts_from_where_the_run_stands(desk: Desk) -> None:
     assert end > 100
     assert shown["samples"] < 40  # pieces of cut documents in the window under way
     assert shown["steps"] is not None
-
-
-def test_L13_a_job_requeued_after_a_newer_checkpoint_goes_on_from_it(desk: Desk) -> None:
-    desk.go("resume")
-    desk.train_on()
-
-    orders = resume(desk.run)
-
-    assert orders is not None
-    assert (orders.kind, orders.checkpoint.step, orders.checkpoint.piece) == ("continue", 70, 2)
-    assert (orders.cursor.step, orders.cursor.revision) == (70, 1)
-    assert orders.learning_rate_factor == 1.0
-    train(desk.run, desk.manifest, steps=80, cursor=orders.cursor)
-    again = resume(desk.run)
-    assert again is not None
-    assert again.checkpoint.step == 80
-
-
-def test_a_checkpoint_of_a_trial_is_never_handed_to_the_run(desk: Desk) -> None:
-    desk.go("resume")
-    desk.train_on()
-    orders = resume(desk.run)
-    assert orders is not None
-    train(desk.run, desk.manifest, steps=90, cursor=orders.cursor, reason="trial")
-
-    again = resume(desk.run)
-
-    assert again is not None
-    assert (again.checkpoint.step, again.checkpoint.piece) == (70, 2)
-
-
-def test_a_rewind_that_was_begun_is_finished_as_it_was_begun(desk: Desk) -> None:
-    desk.go("identify")
-    incident = IncidentStore(desk.run.path).get("INC-0001")
-    with Ledger.open(desk.run) as ledger:
-        plan = choose_rewind(incident, desk.run, ledger, checkpoint=40)
-    incident.record("intent", actor="kim", summary={"step": 40}, evidence={"plan": plan.to_json()})
-
-    shown = desk.json("rewind", "INC-0001", "--yes")
-
-    assert shown["plan"]["checkpoint"]["step"] == 40
-
-
-def test_S9_both_skip_ranges_are_honoured_and_reported(desk: Desk) -> None:
-    desk.go("rewind")
-    desk.quarantine(
-        "add", "--positions", "0:134-136", "--as", "skip", "--reason", "second", "--incident",
-        "INC-0001",
-    )  # fmt: skip
-    desk.json("skip", "INC-0001", "--window", "60-65", "--yes")
-    desk.json("resume", "INC-0001", "--watch-length", "12", "--yes")
-    desk.train_on()
-
-    report = desk.json("report", "INC-0001")["report"]
-    ranges = [(r["start"], r["end"]) for d in report["decisions"] for r in d["scope"]["ranges"]]
-    with Ledger.open(desk.run) as ledger:
-        tables = [ledger.step_documents(step) for step in range(51, 76)]
-    delivered = {p for table in tables for p in table["sample_position"].to_pylist()}
-    assert len(ranges) == report["skip"]["skips"] == 2
-    assert not delivered & {p for start, end in ranges for p in range(start, end)}
 
 
 @pytest.mark.parametrize(
@@ -264,15 +108,6 @@ def test_a_dry_run_of_any_step_writes_nothing(desk: Desk, step: str) -> None:
     assert (desk.run.path / "incidents" / "INC-0001" / "events.log").read_bytes() == events
     after = {p: p.read_bytes() for p in desk.run.path.glob("*.*") if p.suffix != ".duckdb"}
     assert before == after
-
-
-def test_the_superseded_latest_is_refused_after_the_rewind(desk: Desk) -> None:
-    desk.go("rewind")
-    with Ledger.open(desk.run) as ledger:
-        latest = ledger.checkpoints(1).to_pylist()[-1]
-
-    with pytest.raises(SupersededCursor, match="rewind INC-0001"):
-        train(desk.run, desk.manifest, steps=75, cursor=json.loads(latest["cursor"]))
 
 
 def test_a_recurrence_reopens_and_ends_with_exit_code_3(desk: Desk, tmp_path: Path) -> None:
@@ -317,39 +152,6 @@ def test_a_loss_alone_is_insufficient_until_a_person_says_why(desk: Desk, tmp_pa
 
     words = ("confirm", "INC-0001", "--log", str(log), "--accept", "I saw it", "--yes")
     assert desk.json(*words)["state"] == "confirmed"
-
-
-EVAL = """
-import json, sys
-spec = json.load(open(sys.argv[1]))
-loss = 2.0 if spec["first"] < 60 else float(sys.argv[3])
-open(sys.argv[2], "w").write(json.dumps({"step": spec["first"], "loss": loss}) + "\\n")
-"""
-
-
-@pytest.mark.parametrize(("scene", "agrees"), [("4.0", True), ("2.0", False)])
-def test_an_evaluation_of_scene_and_healthy_checkpoint_speaks(
-    desk: Desk, tmp_path: Path, scene: str, agrees: bool
-) -> None:
-    desk.json("open", "--onset", "60", "--detected", "62", "--yes")
-    script = tmp_path / "eval.py"
-    script.write_text(EVAL)
-    command = f"{sys.executable} {script} {{spec}} {{metrics}} {scene}"
-
-    shown = desk.json("confirm", "INC-0001", "--eval", command, "--yes")
-
-    said = {item["signal"]: item["agrees"] for item in shown["items"]}
-    assert said["eval/loss"] is agrees
-
-
-def test_an_evaluation_that_fails_is_said_and_nothing_is_recorded(desk: Desk) -> None:
-    desk.json("open", "--onset", "60", "--yes")
-
-    result = desk.type("confirm", "INC-0001", "--eval", "false {spec}", "--yes")
-
-    assert result.exit_code == 1
-    assert "false exited with 1" in result.stderr
-    assert desk.json("show", "INC-0001")["state"] == "opened"
 
 
 def test_the_monitor_opens_the_incident_by_itself(desk: Desk, tmp_path: Path) -> None:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from shardward.loader.errors import FormatError, UsageError
-from shardward.quarantine.respond.command import Spec, TrainerFailed, command_line, run_command
+from shardward.quarantine.respond.command import (
+    Spec,
+    TrainerFailed,
+    collect,
+    command_line,
+    run_command,
+)
 from shardward.schemas import load_schema
 
 SPEC = Spec(kind="replay", run="/r", checkpoint="ckpt-5", cursor={"step": 5}, first=6, last=8)
@@ -85,6 +92,28 @@ def test_malformed_metrics_are_refused(tmp_path: Path) -> None:
 def test_a_command_that_does_not_exist_is_said(tmp_path: Path) -> None:
     with pytest.raises(TrainerFailed, match="could not be started"):
         run_command("/nowhere/train {spec}", SPEC, tmp_path / "w")
+
+
+class Yielding:
+    """A trainer in this process."""
+
+    def train(self, spec: Spec) -> Iterator[dict[str, float]]:
+        for step in range(spec.first, spec.last + 1):
+            yield {"step": step, "loss": step / 2}
+
+
+class Silent:
+    def train(self, spec: Spec) -> Iterator[dict[str, float]]:
+        return iter(())
+
+
+def test_a_trainer_in_the_same_process_gives_the_same_series() -> None:
+    series = collect(Yielding(), SPEC)
+
+    assert series["loss"].steps.tolist() == [6, 7, 8]
+    assert series["loss"].values.tolist() == [3.0, 3.5, 4.0]
+    with pytest.raises(TrainerFailed, match="yielded no signals"):
+        collect(Silent(), SPEC)
 
 
 def test_an_impossible_spec_is_refused() -> None:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from ...loader.errors import ShardwardError, UsageError
 from ...loader.files import write_atomic
 from ...loader.formats import canonical_json
@@ -75,6 +77,29 @@ class Trainer(Protocol):
 
     def train(self, spec: Spec) -> Iterable[Mapping[str, float]]:
         """Carry out `spec`."""
+
+
+def collect(trainer: Trainer, spec: Spec) -> dict[str, Series]:
+    """Let `trainer` carry out `spec` and return what it yielded, as `run_command` does.
+
+    Raises:
+        TrainerFailed: it yielded nothing.
+    """
+    points: dict[str, list[tuple[int, float]]] = {}
+    for row in trainer.train(spec):
+        for name, value in row.items():
+            if name != "step":
+                points.setdefault(name, []).append((int(row["step"]), float(value)))
+    if not points:
+        raise TrainerFailed("the trainer yielded no signals; one mapping a step is expected")
+    return {
+        name: Series(
+            name=name,
+            steps=np.array([step for step, _ in rows], np.int64),
+            values=np.array([value for _, value in rows], np.float64),
+        )
+        for name, rows in points.items()
+    }
 
 
 def command_line(template: str, spec: Path, metrics: Path) -> list[str]:

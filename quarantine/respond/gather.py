@@ -97,10 +97,18 @@ def _branches(incident: Incident, run: Run) -> list[tuple[str, int, int]]:
 
 def _causes(incident: Incident, run: Run, ledger: Ledger, manifest: Manifest) -> dict[str, Any]:
     watched, skipped = incident.last("watch"), incident.last("skip")
-    trials: tuple[Trial, ...] = ()
+    known = (incident.attached("trials") or {}).get("trials", [])
+    trials = tuple(
+        Trial(
+            kind="replay" if trial["kind"] == "replay" else "skip",
+            recurred=trial["recurred"],
+            bitwise=trial.get("bitwise"),
+        )
+        for trial in known
+    )
     if watched is not None and skipped is not None and not skipped.summary["no_skip"]:
         recurred = watched.summary["verdict"] == "recurrence"
-        trials = (Trial(kind="skip", recurred=recurred),)
+        trials = (*trials, Trial(kind="skip", recurred=recurred))
     piece = _branches(incident, run)[0][1] if run.head() is not None else None
     evidence = Evidence(
         event=event_of(incident),

@@ -128,6 +128,14 @@ def default_watch_plan(
     return generate_watch_plan(before, resume_step=step, length=length)
 
 
+def branch_of_spike(incident: Incident, run: Run) -> int | None:
+    """Return the branch piece that spiked, before or after the rewind; None without a head."""
+    if incident.last("rewind") is not None:
+        return branch_before(incident, run)
+    head = run.head()
+    return None if head is None else head.piece
+
+
 def branch_before(incident: Incident, run: Run) -> int:
     """Return the branch piece that the head stood in before the rewind."""
     target = rewind_plan(incident).checkpoint
