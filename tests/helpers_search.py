@@ -79,6 +79,12 @@ def slow_double(item: int, factor: int) -> int:
     return item * factor
 
 
+def sleep_long(item: int, seconds: int) -> int:
+    """Return at once for item 0, after `seconds` for the others."""
+    time.sleep(seconds if item else 0)
+    return item
+
+
 def die(item: int, _: int) -> int:
     """End the process, as the kernel's memory killer would."""
     os._exit(item)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from helpers_search import corpus, die, edited, prose, slow_double
@@ -128,6 +132,32 @@ def test_the_pool_gives_what_the_loop_gives() -> None:
 def test_a_worker_that_dies_names_what_was_in_flight() -> None:
     with pytest.raises(CorpusError, match=r"worker died.*flight: 7"):
         list(executor(1).map_unordered(die, [7], 0))
+
+
+def test_an_interrupt_ends_the_pool_at_once_and_quietly(tmp_path: Path) -> None:
+    script = tmp_path / "interrupted.py"
+    script.write_text(
+        "import sys\n"
+        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from helpers_search import sleep_long\n"
+        "from shardward.quarantine.search.engine import executor\n"
+        "if __name__ == '__main__':\n"
+        "    try:\n"
+        "        for done in executor(2).map_unordered(sleep_long, range(9), 60):\n"
+        "            print('started', flush=True)\n"
+        "    except KeyboardInterrupt:\n"
+        "        sys.exit(130)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+
+    assert process.returncode == 130
+    assert "Traceback" not in errors
 
 
 def test_a_pool_needs_workers() -> None:

@@ -8,6 +8,7 @@ sent once to each worker, and at most four items per worker are in flight.
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
 from concurrent.futures.process import BrokenProcessPool
@@ -70,6 +71,10 @@ class Pool:
         )
         try:
             yield from self._drain(pool, items)
+        except KeyboardInterrupt:
+            for process in list((pool._processes or {}).values()):
+                process.terminate()  # nobody waits for a shard that is half read
+            raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
@@ -109,6 +114,7 @@ _worker: dict[str, Any] = {}
 
 
 def _receive(fn: Callable[..., Any], broadcast: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     _worker["fn"] = fn
     _worker["broadcast"] = broadcast
 

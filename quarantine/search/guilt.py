@@ -14,8 +14,9 @@ BINARY = "binary"
 PRECEDENCE = (BINARY, "repetition")
 """In binary data every other measure is an accident, and in repetition most are: the first of
 these families that a document belongs to stands alone."""
-AS_STRONG = 0.8
-"""Share of the weakest culprit's value that makes a document as guilty; any binary is."""
+AS_STRONG = {BINARY: 0.0, "encoded": 0.9, "numbers": 0.85}
+"""Share of the weakest culprit's value that makes a document as guilty, by family."""
+ELSE_AS_STRONG = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,7 @@ class Culprit:
     @property
     def needed(self) -> float:
         """The value from which another document is as guilty."""
-        return 0.0 if self.family == BINARY else AS_STRONG * self.value
+        return AS_STRONG.get(self.family, ELSE_AS_STRONG) * self.value
 
 
 def broken(vectors: NDArray[np.uint8], flags: NDArray[np.uint32]) -> NDArray[np.float64]:

@@ -69,9 +69,7 @@ def _at_least(feature: Feature, least: float) -> Callable[[Features], Mask]:
 
 
 def _binary(features: Features) -> Column:
-    parts = (Feature.CONTROL, Feature.C1, Feature.REPLACEMENT)
-    shares: Column = np.stack([features.column(part) for part in parts]).sum(axis=0)
-    return shares.astype(np.float64)
+    return (features.column(Feature.CONTROL) + features.column(Feature.C1)).astype(np.float64)
 
 
 def _spaced(features: Features) -> Mask:
@@ -100,7 +98,17 @@ BUILT_IN: tuple[Rule, ...] = (
         family="binary",
         measure=_binary,
         line=0.01,
-        reason="{value:.1%} of the characters are controls, C1 or U+FFFD (line {line:.1%})",
+        reason="{value:.1%} of the characters are control characters (line {line:.1%})",
+        spans=where.control_spans,
+        gate=_at_least(Feature.CHARACTERS, 32),
+        ceiling=None,
+    ),
+    Rule(
+        name="replacement-characters",
+        family="mojibake",
+        measure=column(Feature.REPLACEMENT),
+        line=0.01,
+        reason="{value:.1%} of the characters are U+FFFD, lost in a decoding (line {line:.1%})",
         spans=where.control_spans,
         gate=_at_least(Feature.CHARACTERS, 32),
         ceiling=None,
