@@ -120,6 +120,7 @@ def test_a_signal_that_moved_before_the_loss_sets_the_onset() -> None:
     (page,) = monitor.pages
     assert page.onset == 995
     assert page.signals == ("loss", "update_ratio/layers.3")
+    assert page.note.endswith("update_ratio/layers.3 moved first, at step 995")
 
 
 def test_a_slow_climb_of_another_signal_is_a_drift_that_does_not_move_the_onset() -> None:

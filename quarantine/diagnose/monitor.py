@@ -218,6 +218,7 @@ class Monitor:
             onset=min([event.onset, *moved.values()]),
             signals=(*event.signals, *(name for name in moved if name not in event.signals)),
             drift_since=min(self._extras.drifting().values(), default=None),
+            note=event.note + _moved_first(moved),
         )
         return following.event
 
@@ -352,6 +353,12 @@ def detect(
         if advance is not None:
             advance(min(ROWS_AT_ONCE, len(loss) - first))
     return monitor.events
+
+
+def _moved_first(moved: Mapping[str, int]) -> str:
+    """Say which other signal moved first; `moved` is in that order."""
+    first = next(iter(moved.items()), None)
+    return "" if first is None else f"; {first[0]} moved first, at step {first[1]}"
 
 
 def _number(value: Value) -> float:

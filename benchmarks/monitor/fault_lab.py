@@ -1,0 +1,279 @@
+"""A small torch model that is broken in twelve known ways, on the CPU.
+
+Each run is a pure function of (fault, seed): synthetic sources with their own bigrams, a
+decoder-only transformer, AdamW, probes on. The fault begins at step 140 of 220.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from shardward.quarantine.diagnose.config import MonitorConfig
+from shardward.quarantine.diagnose.evidence import Change, Window
+from shardward.quarantine.diagnose.probes import Probes
+from shardward.quarantine.diagnose.series import Series
+
+STEPS, FAULT, LASTS = 220, 140, 6
+VOCABULARY, LENGTH, ROWS, WIDTH, HEADS = 64, 33, 16, 32, 4
+RARE = 4
+RATE = 3e-3
+SOURCES = ("web", "code", "books")
+TRUTH = {
+    "junk": "bad_data",
+    "repetition": "bad_data",
+    "rate": "learning_rate",
+    "attention": "attention_logits",
+    "output": "output_logits",
+    "epsilon": "adam_epsilon",
+    "overflow": "numerics",
+    "bitflip": "hardware",
+    "moments": "resume_fault",
+    "loader": "resume_fault",
+    "mixture": "mix_change",
+    "scaled": "logging",
+}
+CONFIG = MonitorConfig.for_short_run(STEPS)
+
+
+class Block(nn.Module):
+    """Pre-norm attention and a small MLP."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList([nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)])
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        n, length, _ = x.shape
+        parts = self.qkv(self.norms[0](x)).view(n, length, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+        y = functional.scaled_dot_product_attention(*parts, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(n, length, WIDTH))
+        return x + self.down(functional.gelu(self.up(self.norms[1](x))))
+
+
+class Model(nn.Module):
+    """Two blocks between an embedding and an output of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(VOCABULARY, WIDTH)
+        self.blocks = nn.ModuleList([Block(), Block()])
+        self.norm = nn.LayerNorm(WIDTH)
+        self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.embed(tokens)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+@dataclass
+class Record:
+    """What a run left behind."""
+
+    series: dict[str, Series]
+    schedule: Series
+    changes: tuple[Change, ...]
+    window: Window
+
+
+@dataclass
+class Lab:
+    """One run under way."""
+
+    fault: str
+    seed: int
+    rows: list[dict[str, float]] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        torch.manual_seed(self.seed)
+        self.random = np.random.default_rng(self.seed)
+        tables = [self._bigrams(index) for index in range(len(SOURCES))]
+        self.sums = np.stack(tables).cumsum(2)
+        self.model = Model()
+        self.optimizer = self._optimizer()
+        self.probes = Probes(self.model, self.optimizer, every=1)
+        self.heldout = self._batch(np.array([0.5, 0.3, 0.2]))[0]
+        self.scale = 65536.0
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(self.model.parameters(), lr=RATE, betas=(0.9, 0.95))
+
+    def _bigrams(self, index: int) -> np.ndarray:
+        """Return a transition table over the usual tokens; rare ones are the last few."""
+        usual = VOCABULARY - RARE
+        random = np.random.default_rng(1000 * self.seed + index)
+        table = np.zeros((VOCABULARY, VOCABULARY))
+        table[:, :usual] = random.dirichlet(np.full(usual, 0.05 + 0.02 * index), VOCABULARY)
+        return table
+
+    def _batch(self, mix: np.ndarray) -> tuple[Tensor, np.ndarray]:
+        sources = self.random.choice(len(SOURCES), ROWS, p=mix)
+        tokens = np.zeros((ROWS, LENGTH), dtype=np.int64)
+        tokens[:, 0] = self.random.integers(0, VOCABULARY - RARE, ROWS)
+        for place in range(1, LENGTH):
+            edges = self.sums[sources, tokens[:, place - 1]]
+            draws = self.random.random((ROWS, 1))
+            tokens[:, place] = np.minimum((edges < draws).sum(1), VOCABULARY - 1)
+        return torch.from_numpy(tokens), sources
+
+    def _mix(self, step: int) -> np.ndarray:
+        if self.fault == "mixture" and step >= FAULT:
+            return np.array([0.05, 0.05, 0.9])
+        if self.fault == "loader":
+            place = step - FAULT if step >= FAULT else step
+            late = min(place / 60, 1.0)
+            return (1 - late) * np.array([0.9, 0.05, 0.05]) + late * np.array([0.05, 0.05, 0.9])
+        return np.array([0.5, 0.3, 0.2])
+
+    def _data(self, step: int) -> tuple[Tensor, np.ndarray]:
+        tokens, sources = self._batch(self._mix(step))
+        if self.fault == "junk" and FAULT <= step < FAULT + LASTS:
+            bad = self.random.random(ROWS) < 0.8
+            noise = self.random.integers(0, VOCABULARY, (ROWS, LENGTH))
+            tokens[torch.from_numpy(bad)] = torch.from_numpy(noise[bad])
+        if self.fault == "repetition" and FAULT <= step < FAULT + LASTS:
+            for row in np.flatnonzero(self.random.random(ROWS) < 0.8):
+                pattern = self.random.integers(0, VOCABULARY, 3)
+                tokens[row] = torch.from_numpy(np.tile(pattern, LENGTH // 3))
+        if self.fault == "epsilon" and step >= FAULT and step % 3 == 0:
+            tokens[: ROWS // 2, ::4] = VOCABULARY - 1 - step % RARE
+        return tokens, sources
+
+    def _break(self, step: int) -> None:
+        """Do to the model or its optimizer what the fault does before `step`."""
+        if step < FAULT:
+            return
+        first = step == FAULT
+        if self.fault == "rate":
+            self.optimizer.param_groups[0]["lr"] = self._rate(step)
+        elif self.fault == "attention":
+            self._scale_queries(1.12)
+        elif self.fault == "output":
+            with torch.no_grad():
+                self.model.head.weight.mul_(1.03)
+        elif self.fault == "epsilon" and first:
+            self._forget_rare_moments()
+        elif self.fault == "bitflip" and first:
+            self._flip()
+        elif self.fault in ("moments", "loader") and first:
+            self._resume(step)
+        elif self.fault == "overflow":
+            self.scale = max(self.scale / 2, 1.0) if step % 2 == 0 else self.scale
+
+    def _rate(self, step: int) -> float:
+        """Return the planned learning rate: the fault "rate" plans a peak that is too high."""
+        if self.fault == "rate" and step >= FAULT:
+            return RATE * min(1 + (step - FAULT) / 2, 40.0)
+        return RATE
+
+    def _scale_queries(self, factor: float) -> None:
+        with torch.no_grad():
+            for block in self.model.blocks:
+                block.qkv.weight[: 2 * WIDTH].mul_(factor)
+
+    def _forget_rare_moments(self) -> None:
+        group = self.optimizer.param_groups[0]
+        group["eps"] = 1e-20
+        state = self.optimizer.state[self.model.embed.weight]
+        state["exp_avg_sq"][-RARE:] = 1e-22
+        state["exp_avg"][-RARE:] = state["exp_avg"][:RARE].sign() * 1e-9
+
+    def _flip(self) -> None:
+        block = self.model.blocks[self.seed % 2]
+        with torch.no_grad():
+            flat = block.down.weight.view(-1)
+            flat[int(self.random.integers(flat.numel()))] *= -(2.0**12)
+
+    def _resume(self, step: int) -> None:
+        self.changes.append(Change(step=step, kind="resume"))
+        if self.fault == "moments":
+            steps = {parameter: state["step"] for parameter, state in self.optimizer.state.items()}
+            self.optimizer = self._optimizer()
+            self.probes._optimizer = self.optimizer
+            for parameter, count in steps.items():
+                self.optimizer.state[parameter] = {
+                    "step": count.clone(),
+                    "exp_avg": torch.zeros_like(parameter),
+                    "exp_avg_sq": torch.zeros_like(parameter),
+                }
+
+    def run(self) -> Record:
+        """Train to the end, and return what was logged."""
+        for step in range(1, STEPS + 1):
+            self._break(step)
+            self.rows.append(self._step(step))
+        return self._record()
+
+    def _step(self, step: int) -> dict[str, float]:
+        tokens, sources = self._data(step)
+        with self.probes.step(step):
+            logits = self.model(tokens)
+            self.probes.logits(logits)
+            each = functional.cross_entropy(
+                logits[:, :-1].transpose(1, 2), tokens[:, 1:], reduction="none"
+            ).mean(1)
+            loss = each.mean()
+            broken = self.fault == "overflow" and step >= FAULT + 6 and step % 2 == 0
+            if broken:
+                loss = loss * math.inf
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.probes.gradients()
+            norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), 1.0))
+            if not broken:
+                self.optimizer.step()
+        return self._values(step, loss, each, sources, norm)
+
+    def _values(
+        self, step: int, loss: Tensor, each: Tensor, sources: np.ndarray, norm: float
+    ) -> dict[str, float]:
+        values = {"loss": float(loss.detach()), "grad_norm": norm, "lr": self._rate(step)}
+        values |= self.probes.values()
+        values["loss_scale"] = self.scale
+        values["checksum_mismatch"] = float(self.fault == "bitflip" and step >= FAULT)
+        for index, name in enumerate(SOURCES):
+            mine = each.detach()[torch.from_numpy(sources == index)]
+            values[f"share/{name}"] = len(mine) / ROWS
+            if len(mine):
+                values[f"loss/{name}"] = float(mine.mean())
+        if step % 5 == 0:
+            with torch.no_grad():
+                logits = self.model(self.heldout)
+            values["heldout_loss"] = float(
+                functional.cross_entropy(logits[:, :-1].transpose(1, 2), self.heldout[:, 1:])
+            )
+        if self.fault == "scaled" and step >= FAULT:
+            for name in ("loss", *(f"loss/{source}" for source in SOURCES)):
+                if name in values:
+                    values[name] *= 1 / math.log(2)
+        return values
+
+    def _record(self) -> Record:
+        names = sorted({name for row in self.rows for name in row})
+        series = {}
+        for name in names:
+            at = [index for index, row in enumerate(self.rows) if name in row]
+            series[name] = Series(
+                name=name,
+                steps=np.array(at, dtype=np.int64) + 1,
+                values=np.array([self.rows[index][name] for index in at], dtype=np.float64),
+            )
+        rates = np.array([self._rate(step) for step in range(1, STEPS + 1)])
+        schedule = Series(name="lr", steps=np.arange(1, STEPS + 1), values=rates)
+        bad = self.fault in ("junk", "repetition")
+        window = Window(
+            flagged_share=float(self.random.uniform(0.5, 0.8)) if bad else 0.01,
+            control_share=0.01,
+            controls=4,
+        )
+        return Record(series=series, schedule=schedule, changes=tuple(self.changes), window=window)
