@@ -65,17 +65,25 @@ CREATE TABLE sample_runs (
     samples BIGINT NOT NULL
 );
 
--- The pieces of documents in each sample (replica 0, record = documents).
-CREATE TABLE segments (
+-- The pieces of documents in each sample (replica 0, record = documents), as the view `segments`
+-- shows them. Most segments start at token 0; as a list that holds only the others, the start takes
+-- a third of the space.
+CREATE TABLE packed_segments (
     piece BIGINT NOT NULL,
     step BIGINT NOT NULL,
     rank BIGINT NOT NULL,
     epoch BIGINT NOT NULL,
     sample_position BIGINT NOT NULL,
     doc BIGINT NOT NULL,
-    token_start BIGINT NOT NULL,      -- within the document
-    token_count BIGINT NOT NULL       -- the separator after a document counts as its last token
+    starts BIGINT[] NOT NULL,         -- empty for 0
+    token_count BIGINT NOT NULL
 );
+
+-- Token numbers are within the document; the separator after it counts as its last token.
+CREATE VIEW segments AS
+SELECT piece, step, rank, epoch, sample_position, doc, coalesce(starts[1], 0) AS token_start,
+       token_count
+FROM packed_segments;
 
 CREATE TABLE completions (
     piece BIGINT NOT NULL, step BIGINT NOT NULL, rank BIGINT NOT NULL, replica BIGINT NOT NULL,

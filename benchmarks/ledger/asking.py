@@ -99,7 +99,9 @@ def questions(run: Run, corpus: Corpus, total: int) -> None:
             ("thousand_documents", thousand, 5, 1.0),
         ):
             timed(ask, 2)
+            busy = time.process_time()
             found = timed(ask, repeats)
+            busy = (time.process_time() - busy) / repeats
             report(
                 f"ask.{name}",
                 bar=f"p50 <= {bar * 1e3:.0f} ms at 100M ids",
@@ -107,6 +109,7 @@ def questions(run: Run, corpus: Corpus, total: int) -> None:
                 ids=total,
                 p50_ms=round(percentile(found, 0.5) * 1e3, 2),
                 p95_ms=round(percentile(found, 0.95) * 1e3, 2),
+                cpu_ms=round(busy * 1e3, 2),
             )
     report("memory", peak_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 
@@ -117,6 +120,7 @@ def cold(run: Run, total: int) -> None:
         path.unlink()
     command = [sys.executable, "-m", "shardward.cli.main", "ledger", "step", "1000"]
     command[1:3] = ["-c", "from shardward.cli.main import main; main()"]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
     done = subprocess.run(
         [*command, "--run", str(run.path), "--json"],
@@ -125,12 +129,14 @@ def cold(run: Run, total: int) -> None:
         env=os.environ,
     )
     seconds = time.perf_counter() - began
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     report(
         "cold_step",
         bar="<= 2 s with 5e8 ids that nobody has ingested",
         holds=done.returncode == 0 and seconds <= 2,
         ids=total,
         seconds=round(seconds, 2),
+        cpu_seconds=round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 2),
         exit_code=done.returncode,
     )
 

@@ -56,7 +56,7 @@ SEGMENT_COLUMNS = (
     "epoch",
     "sample_position",
     "doc",
-    "token_start",
+    "starts",
     "token_count",
 )
 _LARGEST = (1 << 63) - 1
@@ -98,7 +98,7 @@ class Rows:
             found["sample_runs"] = _run_table(records)
         documented = [record for record in records if len(record.doc)]
         if documented:
-            found["segments"] = _segment_table(documented)
+            found["packed_segments"] = _segment_table(documented)
         return found
 
     def _add(self, frame: Frame) -> None:
@@ -213,10 +213,18 @@ def _segment_table(records: list[DeliveredRecord]) -> pa.Table:
         *_repeated(records, counts),
         np.concatenate([record.sample_positions() for record in records]),
         np.concatenate([record.doc for record in records]),
-        start,
+        _sparse_lists(start),
         end - start,
     ]
     return pa.table(columns, names=list(SEGMENT_COLUMNS))
+
+
+def _sparse_lists(values: Int64Array) -> pa.ListArray:
+    """Return [value] for each value that is not 0, and [] for the others."""
+    some = values != 0
+    offsets = np.zeros(len(values) + 1, dtype=np.int32)
+    np.cumsum(some, out=offsets[1:])
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values[some]))
 
 
 def _repeated(
