@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -281,3 +282,35 @@ def test_the_hold_out_is_never_trained_on_and_reads_its_own_blocks(tmp_path: Pat
     assert plan.holdout is not None
     assert sorted(found) == plan.holdout.members(20).tolist()
     assert found == {doc: texts[doc // 4][doc % 4].encode() for doc in found}
+
+
+def test_only_data_is_indexed_from_a_directory(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    write_arrow(data / "a.arrow", [["kept"]])
+    build_manifest([str(data)], data / "manifest")
+    for name in ("_old/b.arrow", ".cache/c.arrow", ".d.arrow", "deep/_e.arrow"):
+        write_arrow(data / name, [["left alone"]])
+
+    again = build_manifest([str(data)], tmp_path / "m")
+
+    assert [shard.uri for shard in again.shards] == ["a.arrow"]
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "b.arrow", "c.arrows", "d.jsonl"])
+def test_a_remote_corpus_is_the_local_one(tmp_path: Path, name: str) -> None:
+    write_parquet(tmp_path / "a.parquet", {"text": ["one", "two"]}, group=1)
+    write_arrow(tmp_path / "b.arrow", [["one"], ["two"]])
+    table = pa.table({"text": ["one", "two"]})
+    with pa.ipc.new_stream(str(tmp_path / "c.arrows"), table.schema) as writer:
+        writer.write_table(table, max_chunksize=1)
+    (tmp_path / "d.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
+    store = fsspec.filesystem("memory")
+    store.pipe(f"/{tmp_path.name}/{name}", (tmp_path / name).read_bytes())
+
+    local = build_manifest([str(tmp_path / name)], tmp_path / "local")
+    remote = build_manifest([f"memory://{tmp_path.name}"], tmp_path / "remote")
+
+    assert remote.header.root.startswith("memory://")
+    assert remote.fingerprint == local.fingerprint
+    assert [t for _, block in remote.iter_text() for t in block.to_pylist()] == ["one", "two"]
+    assert verify(remote) == []

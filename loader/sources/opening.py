@@ -73,7 +73,7 @@ def _expand(item: str) -> list[str]:
     if not prefix:
         path = str(Path(item).absolute())
     if system.isdir(path):
-        listed = [str(name) for name in system.find(path)]
+        listed = _below(path, [str(name) for name in system.find(path)])
     elif system.isfile(path):
         if format_of(path) is None:
             raise CorpusError(
@@ -81,12 +81,26 @@ def _expand(item: str) -> list[str]:
             )
         listed = [path]
     else:
-        listed = [str(name) for name in system.glob(path)]
-    return [prefix + name for name in listed if format_of(name) and not _hidden(name)]
+        listed = [str(name) for name in system.glob(path) if not _hidden(PurePosixPath(name).name)]
+    return [prefix + name for name in listed if format_of(name)]
+
+
+def _below(directory: str, names: list[str]) -> list[str]:
+    """Return the files of a directory that are meant as data.
+
+    Not meant are hidden ones, those in hidden directories, and the tables of a manifest that was
+    built inside the corpus.
+    """
+    manifests = {name.rpartition("/")[0] for name in names if name.endswith("/manifest.json")}
+    return [
+        name
+        for name in names
+        if not _hidden(name[len(directory) :]) and name.rpartition("/")[0] not in manifests
+    ]
 
 
 def _hidden(path: str) -> bool:
-    return PurePosixPath(path).name.startswith((".", "_"))
+    return any(part.startswith((".", "_")) for part in path.split("/"))
 
 
 def _common_root(paths: Sequence[str]) -> str:
