@@ -137,7 +137,7 @@ def quarantine(session: Session, incident: Incident, found: Found) -> None:
     for family in sorted(set(found.families.values())):
         docs = [doc for doc, name in found.families.items() if name == family]
         reasons = {str(doc): found.reason(doc) for doc in docs}
-        _decide(log, incident, docs, f"{family} in the spike window", reasons)
+        _decide(log, incident, docs, f"{family} in the window", reasons)
     relatives: dict[tuple[str, str], list[Hit]] = defaultdict(list)
     taken = set(found.families)
     for hit in found.hits:
@@ -146,7 +146,7 @@ def quarantine(session: Session, incident: Incident, found: Found) -> None:
             relatives[hit.kind, found.family(hit)].append(hit)
     for (kind, family), hits in sorted(relatives.items()):
         reasons = {str(hit.doc): hit.reason for hit in hits}
-        why = f"{kind} relative of {family} in the spike window"
+        why = f"relative of {family} ({kind})"
         _decide(log, incident, [hit.doc for hit in hits], why, reasons)
 
 

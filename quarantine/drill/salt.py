@@ -71,7 +71,7 @@ def make_salt(seed: int, sources: Sequence[str], *, bulk: int, scattered: int) -
 
 def _disguise(generator: np.random.Generator, sources: Sequence[str], text: str) -> Text:
     source = sources[int(generator.integers(len(sources)))]
-    return Text(id=f"{source}/page-{generator.bytes(6).hex()}#0", source=source, text=text)
+    return Text(id=f"{source}/page-{generator.bytes(4).hex()}#0", source=source, text=text)
 
 
 def _binary(generator: np.random.Generator, count: int) -> list[str]:
