@@ -1,0 +1,1 @@
+"""Drills over several seeds, salted and clean."""
