@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,119 +10,66 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from helpers_source_contract import SourceContract, table
 from pyarrow import ipc
 
-from shardward.loader import Manifest, build_manifest
+from shardward.loader import build_manifest
 from shardward.loader.errors import CorpusError
-from shardward.loader.sources import jsonl
-
-TEXTS = ["alpha", "", "bêta 漢字", "gamma " * 50, "x", "yz", "\u0000control", "end"]
-IDS = [f"doc-{number}" for number in range(len(TEXTS))]
-ORIGINS = ["web", "web", "book", "web", "book", "web", "web", "book"]
-
-DIGESTS = [
-    "93f5f592fa4d1507a77eb4aa0bdb1eee",
-    "81c21bc761566bad3930a2a9ce7cbae0",
-    "1a202249609a5515cf50529f304b98d9",
-]
-
-Writer = Callable[[Path], None]
 
 
-def table() -> pa.Table:
-    return pa.table({"text": TEXTS, "id": IDS, "origin": ORIGINS, "other": list(range(8))})
+class TestParquetString(SourceContract):
+    kind = pa.string()
+
+    def write(self, directory: Path) -> None:
+        text = pa.chunked_array([table()["text"].chunk(0).cast(self.kind)])
+        rows = table().set_column(0, "text", text)
+        pq.write_table(rows, directory / "a.parquet", row_group_size=3)
 
 
-def parquet_of(kind: pa.DataType) -> Writer:
-    def write(path: Path) -> None:
-        rows = table().set_column(
-            0, "text", pa.chunked_array([table()["text"].chunk(0).cast(kind)])
-        )
-        pq.write_table(rows, path / "a.parquet", row_group_size=3)
-
-    return write
+class TestParquetLargeString(TestParquetString):
+    kind = pa.large_string()
 
 
-def dictionary_parquet(path: Path) -> None:
-    rows = table().set_column(0, "text", table()["text"].dictionary_encode())
-    pq.write_table(rows, path / "a.parquet", row_group_size=3)
+class TestParquetStringView(TestParquetString):
+    kind = pa.string_view()
 
 
-def arrow_file(path: Path) -> None:
-    with ipc.new_file(str(path / "a.arrow"), table().schema) as writer:
-        writer.write_table(table(), max_chunksize=3)
+class TestParquetDictionary(SourceContract):
+    def write(self, directory: Path) -> None:
+        rows = table().set_column(0, "text", table()["text"].dictionary_encode())
+        pq.write_table(rows, directory / "a.parquet", row_group_size=3)
 
 
-def compressed_arrow_file(path: Path) -> None:
-    options = ipc.IpcWriteOptions(compression="zstd")
-    with ipc.new_file(str(path / "a.arrow"), table().schema, options=options) as writer:
-        writer.write_table(table(), max_chunksize=3)
+class TestArrowFile(SourceContract):
+    compression: str | None = None
+
+    def write(self, directory: Path) -> None:
+        options = ipc.IpcWriteOptions(compression=self.compression)
+        with ipc.new_file(str(directory / "a.arrow"), table().schema, options=options) as writer:
+            writer.write_table(table(), max_chunksize=3)
 
 
-def arrow_stream(path: Path) -> None:
-    with ipc.new_stream(str(path / "a.arrows"), table().schema) as writer:
-        writer.write_table(table(), max_chunksize=3)
+class TestCompressedArrowFile(TestArrowFile):
+    compression = "zstd"
 
 
-def dictionary_arrow_stream(path: Path) -> None:
-    rows = table().set_column(0, "text", table()["text"].dictionary_encode())
-    with ipc.new_stream(str(path / "a.arrows"), rows.schema) as writer:
-        writer.write_table(rows, max_chunksize=3)
+class TestArrowStream(SourceContract):
+    def write(self, directory: Path) -> None:
+        with ipc.new_stream(str(directory / "a.arrows"), table().schema) as writer:
+            writer.write_table(table(), max_chunksize=3)
 
 
-def json_lines(path: Path) -> None:
-    lines = [json.dumps(row) for row in table().to_pylist()]
-    (path / "a.jsonl").write_text("\n\n".join(lines))
+class TestArrowStreamOfDictionaries(SourceContract):
+    def write(self, directory: Path) -> None:
+        rows = table().set_column(0, "text", table()["text"].dictionary_encode())
+        with ipc.new_stream(str(directory / "a.arrows"), rows.schema) as writer:
+            writer.write_table(rows, max_chunksize=3)
 
 
-FORMATS: dict[str, Writer] = {
-    "parquet string": parquet_of(pa.string()),
-    "parquet large_string": parquet_of(pa.large_string()),
-    "parquet string_view": parquet_of(pa.string_view()),
-    "parquet dictionary": dictionary_parquet,
-    "arrow file": arrow_file,
-    "arrow file compressed": compressed_arrow_file,
-    "arrow stream": arrow_stream,
-    "arrow stream dictionary": dictionary_arrow_stream,
-    "jsonl": json_lines,
-}
-
-
-@pytest.fixture(params=sorted(FORMATS))
-def manifest(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Manifest:
-    monkeypatch.setattr(jsonl, "BLOCK_LINES", 3)
-    (tmp_path / "data").mkdir()
-    FORMATS[request.param](tmp_path / "data")
-    return build_manifest(
-        [str(tmp_path / "data")], tmp_path / "m", id_column="id", source_column="origin"
-    )
-
-
-def test_every_format_gives_the_same_documents(manifest: Manifest) -> None:
-    texts = [text for _, block in manifest.iter_text() for text in block.to_pylist()]
-
-    assert texts == TEXTS
-    assert manifest.geometry().block_documents.tolist() == [3, 3, 2]
-    assert manifest.lengths(0, 8).tolist() == [len(text.encode()) for text in TEXTS]
-    assert [manifest.source_names[c] for c in manifest.sources(0, 8)] == ORIGINS
-
-
-def test_every_format_gives_the_same_block_digests(manifest: Manifest) -> None:
-    digests = [manifest.block_digest(block).hex() for block in range(3)]
-
-    assert digests == DIGESTS
-
-
-def test_every_format_finds_documents_in_any_order(manifest: Manifest) -> None:
-    rows = manifest.documents([6, 2, 6, 0], columns=("id", "text", "tokens"))
-
-    assert rows["doc"].to_pylist() == [6, 2, 6, 0]
-    assert rows["text"].to_pylist() == [TEXTS[doc] for doc in (6, 2, 6, 0)]
-    assert rows["id"].to_pylist() == [IDS[doc] for doc in (6, 2, 6, 0)]
-    assert rows["tokens"].to_pylist()[1] == list(TEXTS[2].encode())
-    assert rows["row"].to_pylist() == [6, 2, 6, 0]
+class TestJsonLines(SourceContract):
+    def write(self, directory: Path) -> None:
+        lines = [json.dumps(row) for row in table().to_pylist()]
+        (directory / "a.jsonl").write_text("\n\n".join(lines))
 
 
 @pytest.mark.parametrize("bits", ["uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
@@ -211,62 +157,3 @@ def test_a_bad_json_line_is_named_with_its_row(tmp_path: Path, line: bytes, word
         build_manifest([str(tmp_path / "a.jsonl")], tmp_path / "m")
 
     assert words in str(caught.value)
-
-
-@pytest.mark.parametrize("name", sorted(FORMATS))
-def test_a_file_cut_short_anywhere_is_never_read_as_a_whole_one(tmp_path: Path, name: str) -> None:
-    (tmp_path / "data").mkdir()
-    FORMATS[name](tmp_path / "data")
-    path = next((tmp_path / "data").iterdir())
-    data = path.read_bytes()
-    whole = build_manifest([str(path)], tmp_path / "whole").fingerprint
-    words: set[str] = set()
-
-    for number, size in enumerate(range(0, len(data) - 8, max(1, len(data) // 23))):
-        path.write_bytes(data[:size])
-        try:
-            cut = build_manifest([str(path)], tmp_path / f"m{number}")
-        except CorpusError as error:
-            words.add(str(error))
-        else:
-            assert cut.header.documents < len(TEXTS)
-            assert cut.fingerprint != whole
-
-    assert words
-    assert all(path.name in message or "is empty" in message for message in words)
-
-
-@pytest.mark.parametrize("name", sorted(FORMATS))
-def test_flipped_bits_are_refused_or_leave_the_documents_as_they_were(
-    tmp_path: Path, name: str
-) -> None:
-    (tmp_path / "data").mkdir()
-    FORMATS[name](tmp_path / "data")
-    path = next((tmp_path / "data").iterdir())
-    manifest = build_manifest([str(path)], tmp_path / "m")
-    data = path.read_bytes()
-    words: set[str] = set()
-
-    for at in range(0, len(data), max(1, len(data) // 61)):
-        damaged = bytearray(data)
-        damaged[at] ^= 0x10
-        path.write_bytes(damaged)
-        fresh = Manifest.load(manifest.path)
-        try:
-            found = [t for _, block in fresh.iter_text() for t in block.to_pylist()]
-        except CorpusError as error:
-            words.add(str(error))
-        else:
-            assert found == TEXTS
-
-    assert words
-    assert all(path.name in message for message in words)
-
-
-def test_a_missing_shard_is_named_with_the_remedy(tmp_path: Path) -> None:
-    path = bad(tmp_path, {"text": ["a"]})
-    manifest = build_manifest([str(path)], tmp_path / "m")
-    path.unlink()
-
-    with pytest.raises(CorpusError, match=r"shard a\.parquet is missing; restore it"):
-        manifest.open_block(0)
