@@ -123,6 +123,23 @@ def test_L13_after_two_rewinds_every_step_names_what_was_really_trained(run: Run
     ]  # fmt: skip
 
 
+def test_branches_that_repeat_each_other_are_checked_one_by_one(run: Run) -> None:
+    train(run, range(1, 11))
+    train(run, range(4, 8), cursor(3, 1))
+    with Ledger.open(run) as ledger:
+        assert (ledger.check(), ledger.check(1), ledger.check(ALL)) == ((), (), ())
+
+
+def test_a_history_that_lacks_its_beginning_is_a_problem(run: Run) -> None:
+    train(run, range(1, 4))
+    train(run, range(4, 8), cursor(3, 1))
+    run.journal_path(1, 0).unlink()
+    with Ledger.open(run) as ledger:
+        (problem,) = ledger.check()
+
+    assert (problem.kind, problem.message) == ("missing_steps", "no record of steps 1 to 3")
+
+
 def test_L14_step_n_is_the_batch_trained_at_n(run: Run) -> None:
     train(run, [1])
     with Ledger.open(run) as ledger:

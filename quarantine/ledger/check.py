@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ...loader.lineage import Span
@@ -26,6 +27,7 @@ class Problem:
 def check(database: Database, spans: tuple[Span, ...], *, limit: int = 100) -> tuple[Problem, ...]:
     """Return up to `limit` problems of each kind in the history `spans`."""
     where = condition(spans)
+    before = spans[0].first - 1 if spans else 0
     return tuple(
         problem
         for find in (
@@ -33,7 +35,7 @@ def check(database: Database, spans: tuple[Span, ...], *, limit: int = 100) -> t
             _ranks,
             _twice_recorded,
             _incomplete,
-            _missing_steps,
+            partial(_missing_steps, before=before),
             _positions,
             _repeated_samples,
             _missing_samples,
@@ -114,9 +116,9 @@ def _incomplete(database: Database, where: str, limit: int) -> Iterator[Problem]
         )
 
 
-def _missing_steps(database: Database, where: str, limit: int) -> Iterator[Problem]:
+def _missing_steps(database: Database, where: str, limit: int, *, before: int) -> Iterator[Problem]:
     query = (
-        "SELECT piece, before + 1, step - 1 FROM (SELECT piece, step, lag(step, 1, 0) "
+        f"SELECT piece, before + 1, step - 1 FROM (SELECT piece, step, lag(step, 1, {before}) "  # noqa: S608
         "OVER (ORDER BY step) AS before FROM (SELECT DISTINCT piece, step FROM deliveries "
         "WHERE {})) WHERE step > before + 1 ORDER BY step"
     )

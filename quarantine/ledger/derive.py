@@ -42,6 +42,7 @@ class Deriver:
         self.order = lru_cache(maxsize=8)(self._make_order)
         self._table = lru_cache(maxsize=8)(self._make_table)
         self._exclusion = lru_cache(maxsize=8)(self._make_exclusion)
+        self._feed = lru_cache(maxsize=1)(self._make_feed)
 
     def window_range(self, doc: int, epoch: int) -> tuple[int, int]:
         """Return the positions [first, end) of the window that holds `doc` in `epoch`.
@@ -83,7 +84,7 @@ class Deriver:
             CorruptBlock: a shard does not hold what was indexed.
         """
         order = self.order(epoch)
-        feed = self._feed(piece)
+        feed = self._feed(piece.revision, piece.mode)
         every = np.unique(concatenate(list(ranks)))
         numbers = sorted({order.window_of(int(part[0])) for part in _by_window(order, every)})
         windows = [feed.window(epoch, number, oldest=numbers[0]) for number in numbers]
@@ -98,19 +99,15 @@ class Deriver:
             found.append(rows_digest(padded, made.segments, made.tokens, sizes))
         return found
 
-    def _feed(self, piece: Piece) -> WindowFeed:
-        key = (piece.revision, piece.mode)
-        if getattr(self, "_feed_key", None) != key:
-            self._feed_key = key
-            self._open_feed = WindowFeed(
-                self._manifest,
-                self.order,
-                exclusion=self._exclusion(*key),
-                threads=0,
-                epochs=None,
-                hold_corrupt=False,
-            )
-        return self._open_feed
+    def _make_feed(self, revision: int, mode: str) -> WindowFeed:
+        return WindowFeed(
+            self._manifest,
+            self.order,
+            exclusion=self._exclusion(revision, mode),
+            threads=0,
+            epochs=None,
+            hold_corrupt=False,
+        )
 
     def _make_order(self, epoch: int) -> EpochOrder:
         return EpochOrder(self._layout, epoch)

@@ -40,10 +40,7 @@ def document_steps(
     """
     wanted = np.unique(np.asarray(docs, dtype=np.int64))
     runs = [piece for piece in pieces if piece.record == RUNS and _in(spans, piece)]
-    if len(runs) < len(pieces) or not pieces:
-        rows = _recorded(database, wanted, spans, deriver)
-    else:
-        rows = _recorded(database, wanted[:0], spans, None)
+    rows = _recorded(database, wanted, spans, deriver)
     if not runs:
         return rows
     if deriver is None:

@@ -287,8 +287,14 @@ class Ledger:
 
     @repairing
     def check(self, branch: int | View | None = None) -> tuple[Problem, ...]:
-        """Return what is wrong with a history; see `Problem`."""
-        return check(self.database, self.spans(branch))
+        """Return what is wrong with a history; see `Problem`.
+
+        Of everything, each piece is checked by itself, since branches repeat each other's samples.
+        """
+        spans = self.spans(branch)
+        parts = [(span,) for span in spans] if view_of(branch).everything else [spans]
+        found = [problem for part in parts for problem in check(self.database, part)]
+        return tuple(dict.fromkeys(found))
 
     @repairing
     def sql(self, query: str) -> pa.Table:
