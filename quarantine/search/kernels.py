@@ -228,10 +228,9 @@ def collect_shingles(
     ascii_folds: UInt8s,
     pages: UInt16s,
     cells: UInt32s,
-    ceiling: Number,
     out: UInt64s,
 ) -> Number:
-    """Write the shingle hashes at or below `ceiling` of one document to `out`; return how many.
+    """Write the shingle hashes of one document to `out`; return how many.
 
     Stops when `out` is full.
     """
@@ -250,7 +249,7 @@ def collect_shingles(
             made = hash_shingles(words, n, shingles)
             started = started or made > U64(0)
             for q in range(made):
-                if shingles[q] <= ceiling and kept < room:
+                if kept < room:
                     out[kept] = shingles[q]
                     kept += U64(1)
             if n >= U64(5):

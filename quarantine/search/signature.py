@@ -24,7 +24,7 @@ from .shingles import TOKENIZER_VERSION
 PERMUTATIONS = 128
 BANDS = 25
 ROWS = 5
-EXACT_SHINGLES = 1 << 22
+MOST_SHINGLES = 1 << 23
 NORMAL_SLICE = 1 << 20
 
 
@@ -138,15 +138,15 @@ def candidate_probability(jaccard: float) -> float:
     return float(1.0 - (1.0 - jaccard**ROWS) ** BANDS)
 
 
-def shingle_set(raw: bytes, *, ceiling: int = 2**64 - 1) -> NDArray[np.uint64]:
-    """Return the sorted distinct 64-bit shingle hashes of one document that are <= `ceiling`."""
+def shingle_set(raw: bytes) -> NDArray[np.uint64]:
+    """Return the sorted distinct 64-bit shingle hashes of one document.
+
+    A document of more than MOST_SHINGLES is represented by its first ones.
+    """
     table = character_table()
     normal = np.frombuffer(normal_bytes(raw), dtype=np.uint8)
-    share = (ceiling + 1) / 2**64
-    out = np.empty(
-        int(min(normal.size + 1, 2 * EXACT_SHINGLES) * min(1.0, 4 * share)) + 64, np.uint64
-    )
-    kept = collect_shingles(normal, table.ascii, table.pages, table.cells, np.uint64(ceiling), out)
+    out = np.empty(min(normal.size, MOST_SHINGLES) + 1, dtype=np.uint64)
+    kept = collect_shingles(normal, table.ascii, table.pages, table.cells, out)
     return np.unique(out[: int(kept)])
 
 
