@@ -67,6 +67,7 @@ class WindowFeed:
         self._pending: dict[Key, _Reading] = {}
         self._windows: dict[Key, tuple[Window, NDArray[Any]]] = {}
         self._free: list[NDArray[Any]] = []
+        self._largest: int | None = None
         self.loader = BlockLoader(manifest, hold_corrupt=hold_corrupt)
         self.bytes_read = 0
 
@@ -134,14 +135,20 @@ class WindowFeed:
         """Return (buffer, blocks of the window, the part of the buffer that each is read into)."""
         numbers = self._order(key[0]).blocks(key[1])
         ends = np.cumsum(self._manifest.geometry().block_tokens[numbers]).tolist()
-        buffer = self._buffer(ends[-1] if ends else 0)
+        buffer = self._buffer(key)
         places = [buffer[low:high] for low, high in pairwise([0, *ends])]
         return buffer, numbers.tolist(), places
 
-    def _buffer(self, tokens: int) -> NDArray[Any]:
-        """Return an array of at least `tokens`, a used one where one is large enough."""
-        for number, buffer in enumerate(self._free):
-            if buffer.size >= tokens:
-                return self._free.pop(number)
-        self._free.clear()
-        return np.empty(tokens, self._dtype)
+    def _buffer(self, key: Key) -> NDArray[Any]:
+        """Return a used buffer, or a new one as large as any window can be.
+
+        One size fits all windows, so none is ever thrown away; pages that no window touches cost
+        nothing.
+        """
+        if self._free:
+            return self._free.pop()
+        if self._largest is None:
+            window = self._order(key[0]).layout.plan.window_blocks
+            tokens = np.sort(self._manifest.geometry().block_tokens)
+            self._largest = int(tokens[-window:].sum())
+        return np.empty(self._largest, self._dtype)
