@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import click
 from helpers_tree import ROOT
+
 from shardward.cli.main import cli
 
 PAGE = ROOT / "docs" / "cli.md"

@@ -7,6 +7,7 @@ import shlex
 import click
 import pytest
 from helpers_cli_docs import PAGE, commands, render
+
 from shardward.cli.main import FAMILIES, cli
 
 COMMANDS = dict(commands())

@@ -9,6 +9,7 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+
 from shardward.cli import output
 from shardward.cli.main import EXIT_INTERRUPTED, FAMILIES, Families, cli
 from shardward.loader.errors import Busy, IntegrityError, ShardwardError, UsageError

@@ -32,13 +32,13 @@ def test_the_plain_torch_loop_is_short_and_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (code,) = blocks(TEXT, "python")
-    statements = [line for line in code.splitlines() if line and not re.match("import|from", line)]
+    plugged_in = code[code.index("manifest = ") :].splitlines()
     (tmp_path / "data").mkdir()
     texts = [f"document {i} says something new. " * 40 for i in range(60)]
     pq.write_table(pa.table({"text": texts}), tmp_path / "data" / "a.parquet")
     monkeypatch.chdir(tmp_path)
 
-    assert len(statements) <= 15
+    assert len(plugged_in) <= 15
     exec(compile(code, "README.md", "exec"), {})
     assert (tmp_path / "last.pt").is_file()
 

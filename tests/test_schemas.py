@@ -8,6 +8,7 @@ import re
 import pytest
 from helpers_tree import ROOT
 from jsonschema import Draft202012Validator
+
 from shardward.schemas import load_schema
 
 NAMES = sorted(path.stem for path in (ROOT / "schemas").glob("*.json"))
