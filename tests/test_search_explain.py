@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from shardward.loader.errors import IncidentError
 from shardward.quarantine.search.feature_names import Feature
 from shardward.quarantine.search.features import measure
-from shardward.quarantine.search.guilt import as_guilty, broken, culprits
+from shardward.quarantine.search.guilt import as_guilty, culprits, strengths
 from shardward.quarantine.search.hits import Hit, recall_at, recall_bins
 from shardward.quarantine.search.incident_window import (
     culprits as incident_culprits,
@@ -115,7 +115,7 @@ def test_guilt_needs_the_same_rule_broken_as_strongly() -> None:
     loops = ["round and round " * 300, PARTLY, PARTLY + " " + prose(RNG, 400)]
     texts = [*loops, RNG.randbytes(900).decode("latin-1"), prose(RNG, 300)]
     rows = index_chunk(chunk(*texts))
-    values = broken(rows.vectors, rows.flags)
+    values = strengths(rows.vectors, rows.flags)
     known = culprits(values[:1], np.array([70]))
 
     assert {culprit.doc for culprit in known} == {70}

@@ -25,7 +25,7 @@ from faults import KINDS
 
 from shardward.quarantine.search.columns import chunk_of, text_chunks
 from shardward.quarantine.search.features import measure
-from shardward.quarantine.search.guilt import as_guilty, broken, culprits
+from shardward.quarantine.search.guilt import as_guilty, culprits, strengths
 from shardward.quarantine.search.likeness import learn
 from shardward.quarantine.search.rows import DECIDING, IndexRows, flags_of, index_chunk
 
@@ -117,11 +117,11 @@ def likeness_tables(
 ) -> Iterator[dict[str, object]]:
     """Yield recall and clean hits of the junk search from a few anchors of each kind."""
     rng = np.random.default_rng(17)
-    values = broken(rows.vectors, rows.flags)
+    values = strengths(rows.vectors, rows.flags)
     background = rng.choice(len(rows), min(BACKGROUND, len(rows)), replace=False)
     innocent = ~values[background].any(axis=1)
     for name, members in kinds.items():
-        theirs = broken(members.vectors, members.flags)
+        theirs = strengths(members.vectors, members.flags)
         for count in ANCHORS:
             if len(members) < 2 * count:
                 continue

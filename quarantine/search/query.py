@@ -13,7 +13,7 @@ from ...loader.errors import UsageError
 from ...loader.formats import canonical_json, sha256_hex
 from .band_scan import ValueSet, value_set
 from .feature_names import FEATURES_VERSION
-from .guilt import Culprit, broken, culprits
+from .guilt import Culprit, culprits, strengths
 from .hits import KINDS
 from .likeness import Likeness, learn
 from .near import least_matches
@@ -124,7 +124,7 @@ def _digest(
 def _junk(
     manifest: Manifest, rows: IndexRows, docs: NDArray[np.int64]
 ) -> tuple[tuple[Culprit, ...], Likeness | None]:
-    values = broken(rows.vectors, rows.flags)
+    values = strengths(rows.vectors, rows.flags)
     guilty = np.flatnonzero(values.any(axis=1))
     if not len(guilty):
         return (), None
@@ -133,7 +133,7 @@ def _junk(
         rows.vectors[guilty],
         tuple(docs[guilty].tolist()),
         background.vectors,
-        np.asarray(~broken(background.vectors, background.flags).any(axis=1)),
+        np.asarray(~strengths(background.vectors, background.flags).any(axis=1)),
     )
     return culprits(values[guilty], docs[guilty]), likeness
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ...loader.errors import CorpusError
 from .band_scan import agreeing_pairs, rows_sharing_a_band
 from .engine import executor
-from .guilt import as_guilty, broken
+from .guilt import as_guilty, strengths
 from .hits import KINDS, Hit
 from .index_job import rows_of_shard
 from .markers import Markers
@@ -177,7 +177,7 @@ def _verified(
 def _junk(rows: IndexRows, first: int, query: Query) -> Iterator[Hit]:
     if query.likeness is None or not len(rows):
         return
-    values = broken(rows.vectors, rows.flags)
+    values = strengths(rows.vectors, rows.flags)
     guilty = as_guilty(values, query.culprits)
     distances = query.likeness.distances(rows.vectors)
     least = distances.min(axis=1)
@@ -185,8 +185,10 @@ def _junk(rows: IndexRows, first: int, query: Query) -> Iterator[Hit]:
     for row in np.flatnonzero((guilty >= 0) | near).tolist():
         if guilty[row] >= 0:
             culprit = query.culprits[int(guilty[row])]
-            match, score = culprit.doc, min(1.0, float(values[row, culprit.rule]))
-            reason = f"{culprit.name} at {score:.2f}, as in document {match} at {culprit.value:.2f}"
+            match, score = culprit.doc, min(1.0, float(values[row, culprit.kind]))
+            reason = (
+                f"{culprit.name} at {score:.2f}, as in document {match} at {culprit.strength:.2f}"
+            )
         else:
             match = query.likeness.docs[int(distances[row].argmin())]
             score = 1.0 / (1.0 + float(least[row]) / query.likeness.threshold)
