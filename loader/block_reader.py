@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -170,7 +171,9 @@ class BlockReader:
         return opened[shard.uri]
 
     def _opened(self) -> OrderedDict[str, ShardReader]:
-        if not hasattr(self._local, "opened"):
+        # A forked child shares file positions with its parent, so it opens shards of its own.
+        if getattr(self._local, "process", None) != os.getpid():
+            self._local.process = os.getpid()
             self._local.opened = OrderedDict()
         opened: OrderedDict[str, ShardReader] = self._local.opened
         return opened

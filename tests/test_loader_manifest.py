@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import pickle
 import signal
@@ -314,3 +315,30 @@ def test_a_remote_corpus_is_the_local_one(tmp_path: Path, name: str) -> None:
     assert remote.fingerprint == local.fingerprint
     assert [t for _, block in remote.iter_text() for t in block.to_pylist()] == ["one", "two"]
     assert verify(remote) == []
+
+
+def _texts(manifest: Manifest) -> list[str]:
+    return [text for _, block in manifest.iter_text() for text in block.to_pylist()]
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_forked_readers_do_not_move_each_other(tmp_path: Path) -> None:
+    lines = [json.dumps({"text": f"line {number} " * 2000}) for number in range(600)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    manifest = build_manifest([str(tmp_path / "a.jsonl")], tmp_path / "m")
+    expected = _texts(manifest)
+    context = multiprocessing.get_context("fork")
+
+    def check(answer: Path) -> None:
+        answer.write_text(str(_texts(manifest) == expected))
+
+    answers = [tmp_path / f"answer-{number}" for number in range(3)]
+    children = [context.Process(target=check, args=(answer,)) for answer in answers]
+    for child in children:
+        child.start()
+    inherited = _texts(manifest)
+    for child in children:
+        child.join()
+
+    assert inherited == expected
+    assert [answer.read_text() for answer in answers] == ["True"] * 3
