@@ -15,6 +15,7 @@ from .segments import Segments
 
 _HEAD = struct.Struct("<qI")
 _SEGMENT_BYTES = 24
+_CHUNK = 1 << 15  # tokens widened at a time, so that they are hashed out of the cache
 
 
 def rows_digest(
@@ -29,22 +30,27 @@ def rows_digest(
         sizes: int64[n], tokens of each row that belong to its sample: `seq_len` when packed; what
             lies after them (lookahead, padding to the longest document) is not digested.
     """
-    wide = np.ascontiguousarray(tokens, dtype="<u4")
-    length, data = wide.shape[1] * 4, wide.reshape(-1).data.cast("B")
     heads = memoryview(
         np.column_stack((segments.doc, segments.start, segments.end)).astype("<i8").tobytes()
     )
     slices = segments.slices(positions.size).tolist()
+    places, counts, length = positions.tolist(), sizes.tolist(), tokens.shape[1]
+    share = max(1, min(_CHUNK // max(length, 1), positions.size))
+    wide = np.empty((share, length), "<u4")
+    data = wide.reshape(-1).data.cast("B")
     total = 0
-    for row, (position, size) in enumerate(zip(positions.tolist(), sizes.tolist(), strict=True)):
-        low, high = slices[row], slices[row + 1]
-        start = row * length
-        sample = b"".join(
-            (
-                _HEAD.pack(position, high - low),
-                heads[low * _SEGMENT_BYTES : high * _SEGMENT_BYTES],
-                data[start : start + size * 4],
+    for first in range(0, positions.size, share):
+        chunk = tokens[first : first + share]
+        np.copyto(wide[: len(chunk)], chunk, casting="unsafe")
+        for row in range(first, first + len(chunk)):
+            low, high = slices[row], slices[row + 1]
+            start = (row - first) * length * 4
+            sample = b"".join(
+                (
+                    _HEAD.pack(places[row], high - low),
+                    heads[low * _SEGMENT_BYTES : high * _SEGMENT_BYTES],
+                    data[start : start + counts[row] * 4],
+                )
             )
-        )
-        total += xxhash.xxh3_128_intdigest(sample)
+            total += xxhash.xxh3_128_intdigest(sample)
     return (total & MASK128).to_bytes(16, "big")
