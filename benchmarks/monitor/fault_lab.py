@@ -106,7 +106,8 @@ class Lab:
         self.scale = 65536.0
 
     def _optimizer(self) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(self.model.parameters(), lr=RATE, betas=(0.9, 0.95))
+        betas = (0.9, 0.9999) if self.fault == "moments" else (0.9, 0.95)
+        return torch.optim.AdamW(self.model.parameters(), lr=RATE, betas=betas)
 
     def _bigrams(self, index: int) -> np.ndarray:
         """Return a transition table over the usual tokens; rare ones are the last few."""
@@ -145,8 +146,8 @@ class Lab:
             for row in np.flatnonzero(self.random.random(ROWS) < 0.8):
                 pattern = self.random.integers(0, VOCABULARY, 3)
                 tokens[row] = torch.from_numpy(np.tile(pattern, LENGTH // 3))
-        if self.fault == "epsilon" and step >= FAULT and step % 3 == 0:
-            tokens[: ROWS // 2, ::4] = VOCABULARY - 1 - step % RARE
+        if self.fault == "epsilon" and step >= FAULT:
+            tokens[:, ::3] = VOCABULARY - 1 - step % RARE
         return tokens, sources
 
     def _break(self, step: int) -> None:
@@ -157,10 +158,10 @@ class Lab:
         if self.fault == "rate":
             self.optimizer.param_groups[0]["lr"] = self._rate(step)
         elif self.fault == "attention":
-            self._scale_queries(1.12)
+            self._scale_queries(1.35 if step < FAULT + 20 else 1.0)
         elif self.fault == "output":
             with torch.no_grad():
-                self.model.head.weight.mul_(1.03)
+                self.model.head.weight.mul_(1.25 if step < FAULT + 12 else 1.0)
         elif self.fault == "epsilon" and first:
             self._forget_rare_moments()
         elif self.fault == "bitflip" and first:
@@ -173,7 +174,7 @@ class Lab:
     def _rate(self, step: int) -> float:
         """Return the planned learning rate: the fault "rate" plans a peak that is too high."""
         if self.fault == "rate" and step >= FAULT:
-            return RATE * min(1 + (step - FAULT) / 2, 40.0)
+            return RATE * min(1 + 4 * (step - FAULT), 60.0)
         return RATE
 
     def _scale_queries(self, factor: float) -> None:

@@ -14,6 +14,11 @@ NEAR_STEPS = 10
 RATE_TOLERANCE = 0.02
 REGULAR_EVENTS = 3
 REGULARITY = 0.1
+LEAST_RATIO = 0.05
+RATIO_STEPS = 24
+STILL_NORM = 1.3
+STILL_HELDOUT = 0.04
+SAME_RATIO = 0.06
 
 
 def _near(evidence: Evidence, kind: str, before: int = NEAR_STEPS) -> Change | None:
@@ -117,41 +122,46 @@ def ordering(evidence: Evidence) -> Iterator[Voice]:
 
 
 def logging(evidence: Evidence) -> Iterator[Voice]:
-    """Speak of a loss that moved alone, while everything else stood still."""
+    """Speak of a loss that was multiplied while everything behind it stood still."""
     if _near(evidence, "logging") is not None:
         yield say("logging", 4.0, "the logging was changed at this step")
-    gradient, heldout = evidence.series.get("grad_norm"), evidence.series.get("heldout_loss")
-    still = [
-        name
-        for name, series in (("gradient norm", gradient), ("held-out loss", heldout))
-        if series is not None and _stood_still(series, evidence)
+    ratio = _ratio(evidence.series.get("loss"), evidence)
+    if ratio is None or abs(ratio - 1) < LEAST_RATIO:
+        return
+    norm = _ratio(evidence.series.get("grad_norm"), evidence)
+    heldout = _ratio(evidence.series.get("heldout_loss"), evidence, points=4)
+    if norm is not None:
+        still = 1 / STILL_NORM < norm < STILL_NORM
+        text = f"the loss is {ratio:.3g} times its level, the gradient norm {norm:.3g} times"
+        yield say("logging", 2.0 if still else -2.5, text)
+    if heldout is not None:
+        still = abs(heldout - 1) < STILL_HELDOUT
+        text = f"the held-out loss is {heldout:.3g} times its level"
+        yield say("logging", 2.0 if still else -2.5, text)
+    yield from _all_sources(ratio, evidence)
+
+
+def _all_sources(ratio: float, evidence: Evidence) -> Iterator[Voice]:
+    found = [
+        _ratio(series, evidence)
+        for name, series in evidence.series.items()
+        if name.startswith("loss/")
     ]
-    ratio = _clean_ratio(evidence)
-    if ratio is not None and still:
-        text = f"the loss is {ratio:.3g} times its level without more noise; unmoved: "
-        yield say("logging", 4.0, text + " and ".join(still))
+    ratios = [each for each in found if each is not None]
+    if len(ratios) > 1 and max(abs(each / ratio - 1) for each in ratios) < SAME_RATIO:
+        yield say("logging", 2.0, f"the loss of each source is {ratio:.3g} times its level alike")
 
 
-def _stood_still(series: Series, evidence: Evidence) -> bool:
-    before = level_before(series, evidence.event.onset)
-    inside = series.between(evidence.event.onset, last_step(evidence))
-    if before is None or not len(inside):
-        return False
-    return abs(float(np.median(inside)) - before) <= 0.1 * abs(before)
-
-
-def _clean_ratio(evidence: Evidence) -> float | None:
-    """Return how much higher the loss stands if it stands still there, at once and for good."""
-    loss = evidence.series.get("loss")
-    if loss is None:
+def _ratio(series: Series | None, evidence: Evidence, points: int = 32) -> float | None:
+    """Return the level from the onset on over the level before it, by medians."""
+    if series is None:
         return None
-    before = level_before(loss, evidence.event.onset, points=32)
-    inside = loss.between(evidence.event.onset, last_step(evidence) + 16)
-    if before is None or before <= 0 or len(inside) < 4:
+    onset = evidence.event.onset
+    before = level_before(series, onset, points=points)
+    after = series.between(onset, onset + RATIO_STEPS)
+    if before is None or before <= 0 or len(after) < 4:
         return None
-    ratio = float(np.median(inside)) / before
-    spread = float(inside.max() - inside.min()) / float(np.median(inside))
-    return ratio if ratio > 1.05 and spread < 0.1 * ratio and spread < ratio - 1 else None
+    return float(np.median(after)) / before
 
 
 def evaluation(evidence: Evidence) -> Iterator[Voice]:

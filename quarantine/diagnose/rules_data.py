@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
+from .events import Event
 from .evidence import Evidence, Trial, Twin, Window
 from .rules import Rule, Voice, say
+from .series import Series
 
 RISEN_SHARE = 0.1
+LEAST_QUIET = 4
+RECENT = 5
+AT_ONCE = 0.4
 
 
 def documents(evidence: Evidence) -> Iterator[Voice]:
@@ -135,6 +142,73 @@ def shape(evidence: Evidence) -> Iterator[Voice]:
         yield say("bad_data", -0.5, "the loss rose in every source alike")
 
 
+def elimination(evidence: Evidence) -> Iterator[Voice]:
+    """Speak of a jump within one step while all that was measured besides stood still.
+
+    Data comes last: what is left when context, logits, optimizer, numerics and hardware were
+    looked at and are quiet. Without probes there is nothing to eliminate, and nothing is said.
+    """
+    quiet = _quiet_families(evidence)
+    if len(quiet) < LEAST_QUIET or _near_change(evidence):
+        return
+    loss = evidence.series.get("loss")
+    if loss is None or not _at_once(loss, evidence.event):
+        return
+    text = f"the loss jumped within one step while {', '.join(quiet)} stood still"
+    yield say("bad_data", 3.5, text)
+    if evidence.event.end is not None and _ended_at_once(loss, evidence.event):
+        yield say("bad_data", 1.0, "it ended within one step too, as batches do")
+
+
+def _quiet_families(evidence: Evidence) -> list[str]:
+    """Return the families of signals that were logged and did not move before the loss."""
+    families = {
+        "attention logits": "attention_logit",
+        "output logits": "output_lse",
+        "rare embedding rows": "rare_update_ratio",
+        "replicas": "checksum_mismatch",
+        "loss scale": "loss_scale",
+        "source shares": "share",
+        "update ratios": "update_ratio",
+    }
+    onset = evidence.event.onset
+    quiet = []
+    for family, prefix in families.items():
+        logged = [each for name, each in evidence.series.items() if name.split("/")[0] == prefix]
+        if logged and all(_stood(each, onset) for each in logged):
+            quiet.append(family)
+    return quiet
+
+
+def _stood(series: Series, onset: int) -> bool:
+    """Whether the values of the last steps before the onset are like those before them."""
+    earlier = series.between(0, onset - RECENT - 1)[-64:]
+    late = series.between(onset - RECENT, onset)
+    if len(earlier) < 8 or not len(late):
+        return False
+    middle, reach = float(np.median(earlier)), float(np.ptp(earlier))
+    return bool(np.abs(late - middle).max() <= 2 * reach + 0.05 * abs(middle) + 1e-12)
+
+
+def _near_change(evidence: Evidence) -> bool:
+    onset = evidence.event.onset
+    near = any(onset - 2 * RECENT <= change.step <= onset + 1 for change in evidence.changes)
+    return near or bool(evidence.hardware) or evidence.event.kind == "nonfinite"
+
+
+def _at_once(loss: Series, event: Event) -> bool:
+    first = loss.between(event.onset, event.onset)
+    height = event.peak - event.baseline
+    return bool(len(first) and height > 0 and first[0] - event.baseline > AT_ONCE * height)
+
+
+def _ended_at_once(loss: Series, event: Event) -> bool:
+    assert event.end is not None
+    last, after = loss.between(event.onset, event.end - 1)[-1:], loss.between(event.end, event.end)
+    height = event.peak - event.baseline
+    return bool(len(last) and len(after) and last[0] - after[0] > AT_ONCE * height)
+
+
 def has_documentary_evidence(evidence: Evidence) -> bool:
     """Whether documents, per-sample losses, a trial or a same-data twin speak for bad data."""
     window = evidence.window
@@ -152,4 +226,4 @@ def has_state_trial(evidence: Evidence) -> bool:
     return tried or any(twin.same_data for twin in evidence.twins)
 
 
-DATA_RULES: tuple[Rule, ...] = (documents, trials, twins, shape)
+DATA_RULES: tuple[Rule, ...] = (documents, trials, twins, shape, elimination)

@@ -12,6 +12,7 @@ from .series import Series
 
 LEAD_STEPS = 30
 RECENT_EVENTS = 3
+GROWN_UPDATES = 3.0
 
 
 def gradient(evidence: Evidence) -> Iterator[Voice]:
@@ -78,6 +79,26 @@ def rate_too_high(evidence: Evidence) -> Iterator[Voice]:
         yield say("learning_rate", 1.5, "the loss does not come back by itself")
 
 
+def update_size(evidence: Evidence) -> Iterator[Voice]:
+    """Speak of updates that grew, for their weights, before or with the loss."""
+    grown = []
+    for name, series in evidence.series.items():
+        if name.split("/")[0] != "update_ratio":
+            continue
+        before = level_before(series, evidence.event.onset - 3, points=32)
+        inside = series.between(evidence.event.onset - 3, evidence.event.detected)
+        if before is not None and before > 0 and len(inside):
+            grown.append(float(np.median(inside)) / before)
+    if not grown:
+        return
+    typical = float(np.median(grown))
+    if typical > GROWN_UPDATES:
+        text = f"updates are {typical:.3g} times as large for their weights"
+        yield say("learning_rate", 2.0, text)
+    else:
+        yield say("learning_rate", -0.5, "updates kept their size")
+
+
 def attention(evidence: Evidence) -> Iterator[Voice]:
     """Speak of attention logits that have grown over the run."""
     yield from _growth(evidence, "attention_logit", "attention_logits", 2.0, 20.0)
@@ -141,6 +162,7 @@ SIGNAL_RULES: tuple[Rule, ...] = (
     gradient,
     numerics,
     rate_too_high,
+    update_size,
     attention,
     output,
     optimizer,
