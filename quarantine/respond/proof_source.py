@@ -56,9 +56,9 @@ def ledger_steps(
     )
     segments = _by_step(
         ledger.sql(
-            "SELECT step, sample_position, doc, token_start, "  # noqa: S608 (numbers only)
-            f"token_start + token_count AS token_end FROM segments WHERE {where} "
-            "ORDER BY step, rank, rowid"
+            "SELECT step, sample_position, doc, coalesce(starts[1], 0) AS token_start, "  # noqa: S608
+            "coalesce(starts[1], 0) + token_count AS token_end FROM packed_segments "
+            f"WHERE {where} ORDER BY step, rank, rowid"
         )
     )
     rows = [row for row in ledger.steps(first, last, piece).to_pylist() if row["piece"] == piece]
