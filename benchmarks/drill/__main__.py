@@ -30,15 +30,15 @@ def main(seeds: list[int]) -> int:
 def drill(seed: int, *, control: bool) -> dict[str, Any]:
     """Play one drill in a process of its own and return what is worth comparing."""
     with tempfile.TemporaryDirectory() as scratch:
-        words = ["drill", "--seed", str(seed), "--json", "--out", str(Path(scratch) / "out")]
-        words += ["--no-salt"] if control else []
+        words = ["drill", "--seed", str(seed), *(["--no-salt"] if control else []), "--json"]
         command = [sys.executable, "-c", "from shardward.cli.main import main; main()", *words]
+        command += ["--out", str(Path(scratch) / "out")]
         began, used = time.monotonic(), os.times().children_user
         played = subprocess.run(command, capture_output=True, text=True, check=False)
         wall, cpu = time.monotonic() - began, os.times().children_user - used
     base = {
         "benchmark": "drill",
-        "command": f"shardward {' '.join(words[:-2])}",
+        "command": f"shardward {' '.join(words)}",
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "seed": seed,
         "control": control,
@@ -47,7 +47,7 @@ def drill(seed: int, *, control: bool) -> dict[str, Any]:
         "user_s": round(cpu, 1),
     }
     if not played.stdout:
-        return {**base, "passed": False, "error": played.stderr.splitlines()[-1]}
+        return {**base, "passed": False, "error": played.stderr[-1000:]}
     return {**base, **_facts(json.loads(played.stdout))}
 
 
