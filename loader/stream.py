@@ -147,7 +147,7 @@ class ShardLoader:
         self._stream: StepStream | None = None
         self._prefetcher: Prefetcher[PreparedStep] | None = None
         self._micro_batches: Iterator[Batch] = iter(())
-        self._warned = False
+        self._warned = self._has_ended = False
         self._counted: StepEstimate | None = None
         self.stats = LoaderStats()
 
@@ -189,7 +189,11 @@ class ShardLoader:
         batch = next(self._micro_batches, None)
         if batch is None:
             began = time.perf_counter()
-            step = self._next_step()
+            try:
+                step = self._next_step()
+            except StopIteration:
+                self.ended()
+                raise
             self._micro_batches = self.deliver(step, time.perf_counter() - began)
             batch = next(self._micro_batches)
         return batch
@@ -210,6 +214,16 @@ class ShardLoader:
         if self._prefetcher is not None:
             self._prefetcher.refill()
         return self._transformed(step.batches(waited))
+
+    def ended(self) -> None:
+        """Record, once, what the last epoch left over; for adapters, when steps run out."""
+        if self._has_ended:
+            return
+        self._has_ended = True
+        cursor = self._recorder.at(self._recorder.delivered)
+        left = self._source.walker().count(cursor.epoch, cursor.position)
+        if left:
+            self._recorder.event("dropped_samples", cursor.step, {"samples": left})
 
     def observe(
         self,

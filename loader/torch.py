@@ -143,7 +143,11 @@ class TorchLoader:
         batch = next(self._micro_batches, None)
         if batch is None:
             began = time.perf_counter()
-            step = next(self._steps)
+            try:
+                step = next(self._steps)
+            except StopIteration:
+                self.loader.ended()
+                raise
             self._micro_batches = self.loader.deliver(step, time.perf_counter() - began)
             batch = next(self._micro_batches)
         return to_torch(batch)
