@@ -34,6 +34,8 @@ NEAR = 0.25
 EXCESS = 1.1
 TIMES = 2.0
 """Copies in a window cross the line at EXCESS more, and TIMES as many, as its controls expect."""
+HARMFUL_ALONE = ("binary", "repetition", "mojibake")
+"""Families of which one document in a window is suspect; of the others it takes two."""
 COPY_DETECTOR = "copies"
 MOST_COMPARED = 16384
 """Documents of window and controls together that are compared with each other."""
@@ -166,9 +168,10 @@ def _weigh(found: list[Finding], usual: list[Finding], window: int, controls: in
     weighed = []
     for finding in found:
         mine, theirs = here[finding.detector], there[finding.detector]
+        caution = 1.0 if finding.verdict and finding.family not in HARMFUL_ALONE else 0.0
         shares = [
             _unexplained(
-                _at_least(mine, level) / window, window, _at_least(theirs, level), controls
+                (_at_least(mine, level), window), (_at_least(theirs, level), controls), caution
             )
             for level in (finding.score, 0.0)
         ]
@@ -180,11 +183,15 @@ def _weigh(found: list[Finding], usual: list[Finding], window: int, controls: in
     return weighed
 
 
-def _unexplained(rate: float, window: int, controls_with: int, controls: int) -> float:
-    """Return 1 - control rate / window rate, each moved towards the other by half a deviation."""
-    low = rate - 0.5 * math.sqrt(rate / window)
-    usual = (controls_with + 0.5) / (controls + 1)
-    return max(0.0, 1.0 - usual / low)
+def _unexplained(here: tuple[int, int], there: tuple[int, int], caution: float) -> float:
+    """Return 1 - control rate / window rate, each rate given as (findings, documents).
+
+    The window's count is lowered by `caution` Poisson deviations; the controls get half a finding
+    more than they have.
+    """
+    rate = (here[0] - caution * math.sqrt(here[0])) / here[1]
+    usual = (there[0] + 0.5) / (there[1] + 1)
+    return max(0.0, 1.0 - usual / rate) if rate > 0 else 0.0
 
 
 def _sorted_scores(findings: list[Finding]) -> dict[str, list[float]]:
@@ -222,7 +229,7 @@ def _suspect(
     return Suspect(
         doc=doc,
         score=score,
-        verdict=any(f.verdict and weight >= DECISIVE / 2 for f, weight in ranked),
+        verdict=any(f.verdict and weight >= DECISIVE for f, weight in ranked),
         reasons=tuple(finding.reason for finding, _ in ranked),
         spans=best.spans,
         findings=tuple(finding for finding, _ in ranked),
