@@ -120,28 +120,13 @@ class ShardLoader:
             threads=threads,
             hold_corrupt=on_corrupt == "hold",
         )
-        for size in self._source.schedule.sizes():
-            self.topology.check(size, micros)
-        check_window_bytes(self._source.layout, manifest, window_bytes)
+        self._check_sizes(window_bytes)
         self._transform = transform
         self._prefetch_bytes = prefetch_bytes
         self._stall_seconds = stall_seconds
-        writer: JournalWriter | None = None
         self.piece: int | None = None
-        if run is not None:
-            piece = run.open_piece(
-                cursor=loaded,
-                topology=self.topology,
-                reason=reason or ("start" if cursor is None else "restart"),
-                mode=self._source.mode,
-                revision=chosen.number,
-                launch=launch,
-                record=record,
-                fork=fork,
-            )
-            writer = run.journal_writer(piece, self.topology.dp_rank, self.topology.replica)
-            self.piece = piece.piece
-            self._source = self._source.for_piece(piece.piece)
+        why = reason or ("start" if cursor is None else "restart")
+        writer = self._open_piece(loaded, why, launch, fork=fork)
         self._loaded = self._source.cursor(Place(loaded.step, loaded.epoch, loaded.position))
         self._recorder = Recorder(writer, self.piece, self.topology, self._loaded)
         self._stream: StepStream | None = None
@@ -150,6 +135,32 @@ class ShardLoader:
         self._warned = self._has_ended = False
         self._counted: StepEstimate | None = None
         self.stats = LoaderStats()
+
+    def _check_sizes(self, window_bytes: int) -> None:
+        for size in self._source.schedule.sizes():
+            self.topology.check(size, self.micros)
+        check_window_bytes(self._source.layout, self.manifest, window_bytes)
+
+    def _open_piece(
+        self, loaded: Cursor, reason: str, launch: str | None, *, fork: bool
+    ) -> JournalWriter | None:
+        """Open or join the branch piece of this load and return its journal."""
+        if self.run is None:
+            return None
+        source = self._source
+        piece = self.run.open_piece(
+            cursor=loaded,
+            topology=self.topology,
+            reason=reason,
+            mode=source.mode,
+            revision=source.revision.number,
+            launch=launch,
+            record=source.record,
+            fork=fork,
+        )
+        self.piece = piece.piece
+        self._source = source.for_piece(piece.piece)
+        return self.run.journal_writer(piece, self.topology.dp_rank, self.topology.replica)
 
     @property
     def source(self) -> StepSource:
