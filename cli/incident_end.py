@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import click
@@ -15,7 +16,7 @@ from ..quarantine.respond.selection import parse_steps
 from ..quarantine.respond.telemetry import by_step
 from ..quarantine.respond.watchplan import WatchPlan, evaluate_watch
 from .incident_options import act_options, find, log_option, said, signals
-from .output import acts, manifest_option
+from .output import acts, manifest_option, say
 from .respond_options import corpus_of
 
 
@@ -23,6 +24,12 @@ from .respond_options import corpus_of
 @act_options
 @log_option
 @click.option("--window", metavar="FIRST-LAST", help="Watch these steps, not those of the plan.")
+@click.option(
+    "--follow",
+    type=click.FloatRange(min=0.1),
+    metavar="SECONDS",
+    help="Look again every so often until the watch is over.",
+)
 @click.pass_context
 def watch(
     ctx: click.Context,
@@ -31,6 +38,7 @@ def watch(
     run: Path,
     log: Path | None,
     window: str | None,
+    follow: float | None,
     actor: str,
     yes: bool,
     dry_run: bool,
@@ -42,6 +50,7 @@ def watch(
     Examples:
       shardward incident watch INC-0001 --yes
       shardward incident watch INC-0001 --window 41100-41300 --yes
+      shardward incident watch INC-0001 --follow 60 --yes
     """
     opened, incident = find(run, incident_id)
     incident.check("watch")
@@ -50,6 +59,10 @@ def watch(
         first, last = parse_steps(window)
         plan = WatchPlan.from_json({**plan.to_json(), "first": first, "last": last})
     series = by_step(signals(opened, log))
+    while follow and evaluate_watch(plan, series).verdict == "running":
+        say(f"{incident.id}: {evaluate_watch(plan, series).reason}")
+        time.sleep(follow)
+        series = by_step(signals(opened, log))
     act = acts(yes=yes, dry_run=dry_run)
     if act:
         result = response.watch(incident, series, actor=actor, plan=plan)

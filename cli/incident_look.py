@@ -18,7 +18,7 @@ from ..quarantine.respond.gather import attach_suspects
 from ..quarantine.respond.incident import Incident, IncidentStore
 from ..quarantine.respond.operations import newest_page
 from ..quarantine.respond.selection import parse_steps
-from ..quarantine.respond.telemetry import event_of, panels
+from ..quarantine.respond.telemetry import event_of, panel_pictures, panels
 from ..quarantine.respond.window import identify as identify_window
 from .incident_options import act_options, find, log_option, said, signals
 from .output import acts, emit, json_option, manifest_option, mutation_options, run_option
@@ -112,13 +112,16 @@ def confirm(
     act = acts(yes=yes, dry_run=dry_run)
     evals = _evaluate(opened, incident, command) if command and act else {}
     checklist = checklist_of(event, series, evals)
-    first = max(event.onset - PANEL_STEPS, 0)
+    first, last = max(event.onset - PANEL_STEPS, 0), event.detected + PANEL_STEPS
     if act:
         response.confirm(
             incident,
             verdict=checklist.verdict,
             checklist=checklist.to_json(),
-            panels={**panels(series, first=first, last=event.detected + PANEL_STEPS)},
+            panels=panels(series, first=first, last=last),
+            pictures=panel_pictures(
+                series, onset=event.onset, detected=event.detected, first=first, last=last
+            ),
             actor=actor,
             accept=accept,
         )

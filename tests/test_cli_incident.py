@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,26 @@ def test_a_recurrence_reopens_and_ends_with_exit_code_3(desk: Desk, tmp_path: Pa
 
     assert shown["verdict"] == "recurrence"
     assert shown["state"] == "opened"
+
+
+def test_a_watch_can_be_followed_until_it_is_over(desk: Desk, tmp_path: Path) -> None:
+    desk.go("resume")
+    log = tmp_path / "after.csv"
+
+    def write(last: int) -> None:
+        rows = "\n".join(f"{s},2.8,1.0" for s in range(51, last + 1))
+        (tmp_path / "next.csv").write_text("step,loss,grad_norm\n" + rows)
+        (tmp_path / "next.csv").replace(log)
+
+    write(54)
+    later = threading.Timer(0.5, write, [62])
+    later.start()
+
+    result = desk.type("watch", "INC-0001", "--log", str(log), "--follow", "0.2", "--yes", "--json")
+    later.join()
+
+    assert "loss was seen to step 54 of 62" in result.stderr
+    assert json.loads(result.stdout)["verdict"] == "clear"
 
 
 def test_the_page_says_what_a_tired_person_needs(desk: Desk) -> None:

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...loader.errors import MissingExtra
 from ..diagnose.events import KINDS, Event
 from ..diagnose.series import Series
+from .curves import curves_json, curves_png
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
     from .incident import Incident
+
+PICTURED = ("loss", "grad_norm", "clip_rate")
 
 
 def ledger_series(
@@ -53,6 +57,25 @@ def panels(
         if points:
             frozen[name] = points
     return frozen
+
+
+def panel_pictures(
+    series: Mapping[str, Series], *, onset: int, detected: int, first: int, last: int
+) -> dict[str, bytes]:
+    """Return the panels as a PNG under the name "panels"; nothing without matplotlib."""
+    shown = {
+        name: {s: v for s, v in values.items() if first <= s <= last}
+        for name, values in by_step(series).items()
+        if name in PICTURED
+    }
+    report = {
+        "curves": curves_json({"run": {name: values for name, values in shown.items() if values}}),
+        "detection": {"onset": onset, "detected": detected},
+    }
+    try:
+        return {"panels": curves_png(report)}
+    except MissingExtra:
+        return {}
 
 
 def event_of(incident: Incident) -> Event:

@@ -171,20 +171,22 @@ def evaluate_watch(plan: WatchPlan, signals: Mapping[str, Series]) -> WatchResul
     """
     strikes: list[tuple[int, str, float]] = []
     levels: dict[str, float] = {}
-    seen = plan.last
+    seen, slowest = plan.last, ""
     for threshold in plan.thresholds:
         values = _inside(plan, signals.get(threshold.signal, {}))
         over = [not math.isfinite(v) or v > threshold.ceiling for _, v in values]
         strikes += [
             (s, threshold.signal, v) for (s, v), bad in zip(values, over, strict=True) if bad
         ]
-        seen = min(seen, values[-1][0] if values else plan.first - 1)
+        reached = values[-1][0] if values else plan.first - 1
+        if reached < seen:
+            seen, slowest = reached, threshold.signal
         tail = [v for _, v in values[-max(3, len(values) // 4) :] if math.isfinite(v)]
         levels[threshold.signal] = median(tail) if tail else math.inf
         if _in_a_row(over) >= plan.rollback_after:
             return _result("recurrence", seen, strikes, levels, f"{threshold.signal} struck again")
     if seen < plan.last:
-        reason = f"seen to step {seen} of {plan.last}"
+        reason = f"{slowest} was seen to step {seen} of {plan.last}"
         return _result("running", seen, strikes, levels, reason)
     high = [t.signal for t in plan.thresholds if levels[t.signal] > t.level]
     if high:
