@@ -100,9 +100,7 @@ class ShardLoader:
         check_plan(manifest, plan, run)
         loaded = load_cursor(cursor, plan)
         chosen = load_loader_revision(revision, loaded, plan, run)
-        self.manifest = manifest
-        self.plan = plan
-        self.run = run
+        self.manifest, self.plan, self.run = manifest, plan, run
         self.topology = topology or Topology()
         self.micros = micros
         self._source = StepSource(
@@ -122,8 +120,7 @@ class ShardLoader:
         )
         self._check_sizes(window_bytes)
         self._transform = transform
-        self._prefetch_bytes = prefetch_bytes
-        self._stall_seconds = stall_seconds
+        self._prefetch_bytes, self._stall_seconds = prefetch_bytes, stall_seconds
         self.piece: int | None = None
         why = reason or ("start" if cursor is None else "restart")
         writer = self._open_piece(loaded, why, launch, fork=fork)

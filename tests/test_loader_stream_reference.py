@@ -80,11 +80,6 @@ def corpus_of(blocks: Sequence[Sequence[str]]) -> Iterator[tuple[Path, Manifest]
         yield Path(name), arrow_corpus(Path(name), blocks, shards=min(2, len(blocks)))
 
 
-def rows_of(batch: Batch, expected: Expected) -> list[list[int]]:
-    """Return the batch's rows, cut to what the reference has (document mode pads to the right)."""
-    return [row.tolist() for row in batch.tokens]
-
-
 def recorded(run: Run, piece: int) -> dict[int, list[DeliveredRecord]]:
     """Return the records of a piece by step, in rank order."""
     found: dict[int, list[DeliveredRecord]] = {}
@@ -127,6 +122,21 @@ def play(
         piece = ranks[0].piece
         assert piece is not None
         return per_step, per_step[-1][-1].cursor_after if per_step else None, piece
+
+
+def revision_for(
+    manifest: Manifest, plan: Plan, number: int, excluded: set[int], stage: Stage
+) -> Revision:
+    return Revision(
+        number=number,
+        manifest=manifest.fingerprint,
+        documents=np.array(sorted(excluded), np.int64),
+        hashes=bytes(16 * len(excluded)),
+        skips=tuple(
+            Skip(plan_id=plan.plan_id, epoch=epoch, start=low, end=high, reason="test")
+            for epoch, low, high in stage.skips
+        ),
+    )
 
 
 def check_step(batches: list[Batch], expected: Expected, plan: Plan) -> None:
@@ -174,16 +184,7 @@ def test_all_ranks_together_deliver_the_reference_through_kills_and_revisions(
         start = (0, 0, 0)
         for number, stage in enumerate(lives, start=1):
             excluded = {doc for doc in stage.excluded if doc < len(reference.texts)}
-            revision = Revision(
-                number=number,
-                manifest=manifest.fingerprint,
-                documents=np.array(sorted(excluded), np.int64),
-                hashes=bytes(16 * len(excluded)),
-                skips=tuple(
-                    Skip(plan_id=plan.plan_id, epoch=e, start=low, end=high, reason="test")
-                    for e, low, high in stage.skips
-                ),
-            )
+            revision = revision_for(manifest, plan, number, excluded, stage)
             expected = reference.steps(
                 batch=batch,
                 start=start,
