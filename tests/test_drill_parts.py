@@ -1,0 +1,179 @@
+"""The drill's pieces: texts, salt, placement, trainer, score."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from helpers_drill import SMALL, real_texts
+
+from shardward.loader.batch import Batch
+from shardward.loader.cursor import Cursor
+from shardward.loader.errors import CorpusError, FormatError, NotFound
+from shardward.loader.segments import Segments
+from shardward.quarantine.drill.placement import cut_blocks, place
+from shardward.quarantine.drill.salt import FAMILIES, Salt, make_salt
+from shardward.quarantine.drill.score import FamilyScore, Score, _is_junk, _overlap, _shingles
+from shardward.quarantine.drill.texts import PART_CHARACTERS, parts
+from shardward.quarantine.drill.trainer import Trainer, learning_rate_share, reproducible
+
+
+def salt(seed: int = 0) -> Salt:
+    return make_salt(seed, ["web", "books"], bulk=SMALL.bulk, scattered=SMALL.scattered)
+
+
+def test_long_text_is_cut_at_line_ends_and_nothing_is_lost() -> None:
+    content = "".join(f"line {number} of a long file\n" for number in range(1500))
+    cut = [part.text for part in parts("name", "source", content)]
+
+    assert "".join(cut) == content[: sum(map(len, cut))]
+    assert all(len(part) <= PART_CHARACTERS and part.endswith("\n") for part in cut)
+
+
+def test_a_text_without_line_ends_is_cut_all_the_same() -> None:
+    assert len(list(parts("name", "source", "x" * (2 * PART_CHARACTERS)))) == 2
+
+
+def test_machine_texts_have_unique_ids() -> None:
+    names = [text.id for text in real_texts()]
+
+    assert len(set(names)) == len(names)
+
+
+def test_salt_repeats_with_its_seed_and_differs_with_another() -> None:
+    assert salt(3) == salt(3)
+    assert salt(3) != salt(4)
+
+
+def test_the_truth_names_every_salted_document_once() -> None:
+    made = salt()
+    named = [name for family in FAMILIES for name in made.truth[family]]
+
+    assert sorted(named) == sorted(text.id for text in (*made.block, *made.scattered))
+    assert len(set(named)) == len(named)
+
+
+def test_ids_and_sources_of_salt_give_nothing_away() -> None:
+    for text in (*salt().block, *salt().scattered):
+        assert text.source in ("web", "books")
+        assert not any(family in text.id for family in FAMILIES)
+
+
+def test_toxic_copies_are_near_and_not_equal() -> None:
+    made = salt()
+    texts = {text.id: text.text for text in (*made.block, *made.scattered)}
+    copies = [texts[name] for name in made.truth["toxic"]]
+
+    for left, right in pairwise(copies):
+        assert left != right
+        assert _overlap(_shingles(left), _shingles(right)) > 0.6
+
+
+@pytest.mark.parametrize("family", ["binary", "repetition"])
+def test_salted_junk_is_junk_and_real_text_is_not(family: str) -> None:
+    made = salt()
+    texts = {text.id: text.text for text in (*made.block, *made.scattered)}
+
+    assert all(_is_junk(texts[name]) for name in made.truth[family])
+    assert sum(_is_junk(text.text) for text in real_texts()) < 0.05 * len(real_texts())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_bad_block_is_due_in_the_second_half(seed: int) -> None:
+    blocks = cut_blocks(real_texts(), SMALL.block_documents)
+    placed = place(blocks, salt(seed), scale=SMALL, seed=seed)
+
+    assert 0.5 <= placed.first_step / placed.steps <= 0.6
+    assert placed.last_step - placed.first_step < 30
+
+
+def test_a_corpus_too_small_for_its_salt_is_refused() -> None:
+    with pytest.raises(CorpusError, match="give more text"):
+        place(cut_blocks(real_texts()[:100], 20), salt(), scale=SMALL, seed=0)
+
+
+def trainer() -> Trainer:
+    return Trainer(SMALL, vocabulary=258, steps=100, seed=0, source_names=("web",))
+
+
+def batch(step: int) -> Batch:
+    tokens = np.random.default_rng(step).integers(0, 256, (4, SMALL.seq_len)).astype(np.uint16)
+    rows = np.arange(4, dtype=np.int64)
+    length = np.full(4, SMALL.seq_len, np.int64)
+    whole = Segments(sample=rows, doc=rows, start=0 * rows, end=length, offset=0 * rows)
+    return Batch(
+        step=step,
+        micro=0,
+        micros=1,
+        epoch=0,
+        tokens=tokens,
+        loss_mask=np.ones(tokens.shape, np.bool_),
+        positions=rows,
+        segments=whole,
+        sources=np.zeros(4, np.uint16),
+        target_tokens=tokens.size,
+        global_target_tokens=tokens.size,
+        blanked_tokens=0,
+        cursor_after=Cursor(plan_id="p", step=step),
+    )
+
+
+def test_a_loaded_checkpoint_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    with reproducible(1):
+        first = trainer()
+        for step in range(1, 6):
+            first.step(batch(step))
+        first.save(tmp_path / "c.pt", {"step": 5})
+        expected = [first.step(batch(step)) for step in range(6, 9)]
+        second = trainer()
+        cursor = second.load(tmp_path / "c.pt")
+
+        assert cursor == {"step": 5}
+        assert [second.step(batch(step)) for step in range(6, 9)] == expected
+
+
+def test_the_loss_of_the_only_source_is_the_loss() -> None:
+    signals, samples = trainer().step(batch(1))
+
+    assert signals["loss/web"] == pytest.approx(signals["loss"], rel=1e-5)
+    assert sum(samples) / len(samples) == pytest.approx(signals["loss"], rel=1e-5)
+
+
+def test_a_missing_or_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
+    torch.save({"model": {}}, tmp_path / "other.pt")
+
+    with pytest.raises(NotFound, match=r"gone\.pt"):
+        trainer().load(tmp_path / "gone.pt")
+    with pytest.raises(FormatError, match=r"other\.pt"):
+        trainer().load(tmp_path / "other.pt")
+
+
+def test_the_learning_rate_warms_up_stays_and_decays() -> None:
+    shares = [learning_rate_share(step, 10, 100) for step in range(100)]
+
+    assert shares[0] == 0.1
+    assert shares[9:80] == [1.0] * 71
+    assert shares[-1] == pytest.approx(0.1)
+
+
+def test_reproducible_restores_what_it_changed() -> None:
+    before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    with reproducible(1):
+        assert torch.are_deterministic_algorithms_enabled()
+
+    assert (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()) == before
+
+
+@pytest.mark.parametrize(("found", "precision", "passed"), [(20, 1.0, True), (18, 1.0, False)])
+def test_a_score_passes_with_recall_and_precision(
+    found: int, precision: float, passed: bool
+) -> None:
+    family = FamilyScore(family="toxic", salted=20, found=found, precision=precision)
+    score = Score(
+        families=(family,), unsalted=(), found=found, precision=precision, precision_salt=1.0
+    )
+
+    assert score.passed is passed
