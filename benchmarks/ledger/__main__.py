@@ -1,4 +1,4 @@
-"""python -m benchmarks.ledger [journal|compare|ask|cold|faults] [--ids N] [--home DIR]."""
+"""python -m benchmarks.ledger [journal|compare|follow|ask|cold|faults] [--ids N] [--home DIR]."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from . import asking, compare, faults, journal
+from . import asking, compare, faults, follow, journal
 
 
 def main() -> None:
@@ -33,6 +33,8 @@ def _run(part: str, home: Path, ids: int) -> None:
         journal.size()
     elif part == "compare":
         compare.compare(place)
+    elif part == "follow":
+        follow.follow(place)
     elif part == "faults":
         faults.kills(place)
         faults.truncations(place)
