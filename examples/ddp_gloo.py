@@ -2,8 +2,8 @@
 
 Usage: torchrun --standalone --nproc-per-node 2 examples/ddp_gloo.py MANIFEST RUN STEPS
 The id that torchrun gives each start (`--standalone`, or `--rdzv-id` on several nodes) tells the
-ranks that they belong together, so they share one branch piece of the run. Started again at another number of ranks, the job goes on in the same order, as
-long as the batch of 24 divides.
+ranks that they belong together, so they share one branch piece of the run. Started again at another
+number of ranks, the job goes on in the same order, as long as the batch of 24 divides.
 """
 
 from __future__ import annotations
