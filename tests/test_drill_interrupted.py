@@ -14,6 +14,7 @@ from helpers_drill import SMALL, Interrupting, Quiet, own_corpus
 
 from shardward.cli.main import cli
 from shardward.loader.errors import CorpusError, IncidentError, UsageError
+from shardward.quarantine.drill.clock import TITLES
 from shardward.quarantine.drill.directory import claim
 from shardward.quarantine.drill.play import play
 
@@ -23,16 +24,18 @@ def pattern(tmp_path_factory: pytest.TempPathFactory) -> str:
     return own_corpus(tmp_path_factory.mktemp("own") / "corpus")
 
 
-@pytest.mark.parametrize(
-    ("phase", "calls"),
-    [("corpus", 0), ("index", 0), ("train", 37), ("replay", 5), ("find", 1), ("rebuild", 2)],
-)
+IN_THE_MIDDLE = {"train": 37, "replay": 5, "find": 1, "resume": 9, "rebuild": 2}
+"""Reports of progress after which Ctrl-C is pressed; in the other phases at their beginning."""
+
+
+@pytest.mark.parametrize("phase", TITLES)
 def test_ctrl_c_leaves_whole_files_and_a_second_start_says_how_far_it_came(
-    phase: str, calls: int, pattern: str, tmp_path: Path
+    phase: str, pattern: str, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
+    narrator = Interrupting(phase, IN_THE_MIDDLE.get(phase, 0))
     with pytest.raises(KeyboardInterrupt):
-        play(Interrupting(phase, calls), out=out, corpus=pattern, scale=SMALL)
+        play(narrator, out=out, corpus=pattern, scale=SMALL)
 
     for path in out.rglob("*.json"):
         json.loads(path.read_bytes())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,10 +16,18 @@ from shardward.loader.cursor import Cursor
 from shardward.loader.errors import CorpusError, FormatError, NotFound
 from shardward.loader.segments import Segments
 from shardward.quarantine.drill.placement import cut_blocks, place
+from shardward.quarantine.drill.prepare import own_texts
 from shardward.quarantine.drill.salt import FAMILIES, Salt, make_salt
 from shardward.quarantine.drill.score import FamilyScore, Score, _is_junk, _overlap, _shingles
 from shardward.quarantine.drill.texts import PART_CHARACTERS, parts
 from shardward.quarantine.drill.trainer import Trainer, learning_rate_share, reproducible
+
+
+def test_someones_own_jsonl_is_read(tmp_path: Path) -> None:
+    lines = [json.dumps({"text": f"document {number} " * 30}) for number in range(5)]
+    (tmp_path / "own.jsonl").write_text("\n".join(lines) + "\n")
+
+    assert len(own_texts(str(tmp_path / "*.jsonl"))) == 5
 
 
 def salt(seed: int = 0) -> Salt:

@@ -8,7 +8,10 @@ import inspect
 import pytest
 from helpers_tree import modules
 
-PACKAGES = sorted(module.name for module in modules() if module.path.name == "__init__.py")
+PACKAGES = [
+    "shardward",
+    *sorted(module.name for module in modules() if module.path.name == "__init__.py"),
+]
 DECLARING = [name for name in PACKAGES if hasattr(importlib.import_module(name), "__all__")]
 
 
