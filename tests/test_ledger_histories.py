@@ -71,7 +71,7 @@ def play(run: Run, model: Model, plays: list[tuple[str, float, int, int, bool]])
             model.incomplete.add((piece, at + steps))
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(events)
 def test_every_history_is_what_the_model_says(
     plays: list[tuple[str, float, int, int, bool]],
