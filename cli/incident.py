@@ -9,6 +9,7 @@ from rich.console import Console
 
 from ..loader.run import Run
 from ..quarantine.ledger import Ledger
+from ..quarantine.respond.checkpoints import ledger_checkpoints
 from ..quarantine.respond.filing import write_report
 from ..quarantine.respond.incident import Incident, IncidentStore
 from ..quarantine.respond.outlets import deliver as deliver_outbox
@@ -137,7 +138,7 @@ def page(*, incident_id: str, run: Path, as_json: bool) -> None:
     """
     opened, found = find(run, incident_id)
     with Ledger.open(opened) as ledger:
-        shown = situation(found, opened, pace_of(ledger))
+        shown = situation(found, opened, pace_of(ledger), ledger_checkpoints(ledger))
 
     def render(out: Console) -> None:
         names = ("happened", "sure", "ate", "waiting", "rewinding", "next")

@@ -1,17 +1,23 @@
-"""The checkpoints a run has journalled, read without the ledger so that a trainer can ask."""
+"""The checkpoints a run has recorded: from the ledger, or from the journals for a trainer."""
 
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...loader.journal import iter_journal
-from ...loader.journal_frame import Kind
-from ...loader.lineage import owner
+from ...loader.journal_frame import Frame, Kind, scan
 from ...loader.records import note
 from .rewind import Checkpoint
 
 if TYPE_CHECKING:
     from ...loader.run import Run
+    from ..ledger.ledger import Ledger
+
+CHUNK = 4 << 20
+OVERLAP = 64 << 10  # a checkpoint's record is under 2 KB; one may straddle two chunks
 
 
 def journalled_checkpoints(run: Run) -> list[Checkpoint]:
@@ -21,22 +27,62 @@ def journalled_checkpoints(run: Run) -> list[Checkpoint]:
         for part in iter_journal(path):
             for frame in part.frames:
                 if frame.kind == Kind.CHECKPOINT:
-                    values = note(frame).values
-                    found[frame.step, frame.piece] = Checkpoint(
-                        step=frame.step,
-                        piece=frame.piece,
-                        path=str(values.get("path") or ""),
-                        cursor=values.get("cursor") or {},
-                    )
+                    found[frame.step, frame.piece] = _checkpoint(frame)
     return [found[key] for key in sorted(found)]
 
 
+def ledger_checkpoints(ledger: Ledger) -> list[Checkpoint]:
+    """Return the checkpoints of the head's history, by step, from an open ledger."""
+    return [
+        Checkpoint(
+            step=row["step"],
+            piece=row["piece"],
+            path=row["path"] or "",
+            cursor=json.loads(row["cursor"]),
+        )
+        for row in ledger.checkpoints().to_pylist()
+    ]
+
+
 def newer_checkpoint(run: Run, than: Checkpoint) -> Checkpoint | None:
-    """Return the newest checkpoint after `than` on the lineage of the run's head, or None."""
-    spans = run.lineage()
-    newest = None
-    for checkpoint in journalled_checkpoints(run):
-        span = owner(spans, checkpoint.step)
-        if checkpoint.step > than.step and span is not None and span.piece == checkpoint.piece:
-            newest = checkpoint
-    return newest
+    """Return the newest checkpoint after `than` on the lineage of the run's head, or None.
+
+    Journals are read from their ends, so a restart does not pay for a run's whole history.
+    """
+    for span in reversed(run.lineage()):
+        if span.last is not None and span.last <= than.step:
+            continue
+        mine = [p for p in run.journals() if p.name.startswith(f"p{span.piece:06d}-")]
+        found = [each for path in mine if (each := newest_in(path, span.last)) is not None]
+        newest = max(found, key=lambda checkpoint: checkpoint.step, default=None)
+        if newest is not None and newest.step > than.step:
+            return newest
+    return None
+
+
+def newest_in(path: Path, last: int | None = None, *, chunk: int = CHUNK) -> Checkpoint | None:
+    """Return the newest checkpoint at or before step `last` in one journal, or None."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        end = os.fstat(handle).st_size
+        while end > 0:
+            start = max(0, end - chunk)
+            data = os.pread(handle, end - start + OVERLAP, start)
+            for frame in reversed(scan(data, offset=start).frames):
+                wanted = frame.kind == Kind.CHECKPOINT and frame.offset < end
+                if wanted and (last is None or frame.step <= last):
+                    return _checkpoint(frame)
+            end = start
+    finally:
+        os.close(handle)
+    return None
+
+
+def _checkpoint(frame: Frame) -> Checkpoint:
+    values = note(frame).values
+    return Checkpoint(
+        step=frame.step,
+        piece=frame.piece,
+        path=str(values.get("path") or ""),
+        cursor=values.get("cursor") or {},
+    )

@@ -12,7 +12,7 @@ from ..diagnose.config import MonitorConfig
 from ..diagnose.events import Event
 from ..diagnose.monitor import detect
 from ..diagnose.series import Series
-from .checkpoints import journalled_checkpoints
+from .checkpoints import ledger_checkpoints
 from .decisions import DecisionLog
 from .response import rewind_plan
 from .rewind import RewindPlan, plan_rewind
@@ -66,7 +66,7 @@ def choose_rewind(
     begun = incident.last("intent")
     if begun is not None:
         return RewindPlan.from_json(incident.evidence(begun, "plan"))
-    known = journalled_checkpoints(run)
+    known = ledger_checkpoints(ledger)
     return plan_rewind(
         [c for c in known if checkpoint is None or c.step == checkpoint],
         run.lineage(),

@@ -165,7 +165,7 @@ def resume(run: Run, *, launch: str | None = None) -> Resume | None:
         )
     _check_revision(run, orders)
     newer = newer_checkpoint(run, orders.checkpoint)
-    if newer is not None and taken_by(run.path, orders) is not None:
+    if newer is not None:
         return replace(
             orders,
             checkpoint=newer,

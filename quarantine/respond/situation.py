@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...loader.errors import IncidentError
-from .checkpoints import journalled_checkpoints
-from .rewind import plan_rewind
+from .rewind import Checkpoint, plan_rewind
 
 if TYPE_CHECKING:
     from ...loader.run import Run
@@ -62,11 +62,13 @@ def pace_of(ledger: Any) -> Pace:
     )
 
 
-def situation(incident: Incident, run: Run, pace: Pace) -> Situation:
-    """Return the screen for an incident of a run that goes at `pace`."""
+def situation(
+    incident: Incident, run: Run, pace: Pace, checkpoints: Sequence[Checkpoint]
+) -> Situation:
+    """Return the screen for an incident of a run that goes at `pace` and has `checkpoints`."""
     opened = incident.events()[0].summary
     bad = max(pace.step - opened["onset"] + 1, 0)
-    target, lost = _target(incident, run, opened["onset"], pace.step)
+    target, lost = _target(incident, run, checkpoints, opened["onset"], pace.step)
     return Situation(
         id=incident.id,
         state=incident.case().state,
@@ -96,15 +98,17 @@ def next_command(incident: Incident, run: Run) -> str:
 
 
 def _target(
-    incident: Incident, run: Run, onset: int, head_step: int
+    incident: Incident,
+    run: Run,
+    checkpoints: Sequence[Checkpoint],
+    onset: int,
+    head_step: int,
 ) -> tuple[int | None, int | None]:
     done = incident.last("rewind")
     if done is not None:
         return done.summary["step"], done.summary["steps_lost"]
     try:
-        plan = plan_rewind(
-            journalled_checkpoints(run), run.lineage(), onset=onset, head_step=head_step
-        )
+        plan = plan_rewind(checkpoints, run.lineage(), onset=onset, head_step=head_step)
     except IncidentError:
         return None, None
     return plan.checkpoint.step, plan.steps_lost
