@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .cursor import Cursor
-from .errors import MismatchError, NotFound, UsageError
+from .errors import FormatError, MismatchError, NotFound, UsageError
 from .files import exclusive_lock, publish_new
 from .formats import canonical_json, check_format, parse_json
 from .head import Head, append_head, read_heads
@@ -25,6 +25,7 @@ from .lineage import Span, lineage
 from .pieces import Piece, load_pieces, publish_piece
 from .plan import Plan
 from .records import NoteRecord, prepare_note
+from .revision_store import list_revisions
 from .run_launch import launch_token
 from .run_locks import RankSlot, live_holder, take_slot
 from .run_rules import check_cursor, check_join, check_load
@@ -120,6 +121,14 @@ class Run:
             raise NotFound(f"{path} holds no run (no run.json); give the run directory with --run")
         value = parse_json(where.read_bytes(), where=str(where))
         check_format(value, name=FORMAT, version=VERSION, where=str(where))
+        names = ("run_id", "created", "plan_id", "fingerprint", "manifest")
+        wrong = [name for name in names if not isinstance(value.get(name), str)]
+        remote, context = value.get("remote"), value.get("context")
+        if wrong or not isinstance(remote, str | None) or not isinstance(context, dict):
+            raise FormatError(
+                f"{where} lacks or misspells {', '.join(wrong) or 'remote or context'}; "
+                "restore it from a copy"
+            )
         return cls(
             path=path,
             run_id=value["run_id"],
@@ -127,8 +136,8 @@ class Run:
             plan_id=value["plan_id"],
             fingerprint=value["fingerprint"],
             manifest_path=Path(value["manifest"]),
-            remote=value["remote"],
-            context=value["context"],
+            remote=remote,
+            context=context,
         )
 
     def plan(self) -> Plan:
@@ -186,18 +195,22 @@ class Run:
         reason: str = "start",
         mode: str = "compact",
         revision: int = 0,
+        revision_digest: str | None = None,
         launch: str | None = None,
         record: str = "documents",
+        terms: Mapping[str, Any] | None = None,
         fork: bool = False,
     ) -> Piece:
         """Open the branch piece of this start, or join it if another rank was first.
 
         The process's rank slot is taken before anything is written, so a run in use stays as it
-        is. `reason="trial"` leaves the head alone and may load any cursor of the run.
+        is. `reason="trial"` leaves the head alone and may load any cursor of the run. `terms`
+        holds what else decides this rank's samples, such as the batch schedule.
 
         Raises:
             Busy: another live trainer holds the run; its pid is named.
-            MismatchError: the cursor is of another plan, or differs from that of the other ranks.
+            MismatchError: the cursor is of another plan, or this rank brings something else than
+                the rank that opened the piece.
             SupersededCursor: the head has left the cursor behind and `fork` is False.
             TopologyError: several processes without a launch token.
         """
@@ -206,28 +219,31 @@ class Run:
         with exclusive_lock(self.path / "pieces.lock"):
             pieces = self.pieces()
             joined = next((item for item in pieces if item.launch == token), None)
-            slot = self._take_slot(topology, token, trial=reason == "trial")
+            slot = self._take_slot(topology, token, trial=reason == "trial", first=joined is None)
             try:
+                ours = Piece(
+                    piece=len(pieces) + 1,
+                    parent=cursor.piece,
+                    fork_step=cursor.step,
+                    reason=reason,
+                    cursor=cursor.to_json(),
+                    topology={"dp_size": topology.dp_size, "replicas": topology.replicas},
+                    revision=revision,
+                    revision_digest=revision_digest,
+                    mode=mode,
+                    launch=token,
+                    record=record,
+                    terms=dict(terms or {}),
+                    created=_now(),
+                )
                 if joined is not None:
-                    check_join(joined, cursor, topology)
+                    check_join(joined, cursor, ours)
                 else:
                     check_load(
                         pieces, self.head(), cursor, reason=reason, revision=revision, fork=fork
                     )
-                    joined = Piece(
-                        piece=len(pieces) + 1,
-                        parent=cursor.piece,
-                        fork_step=cursor.step,
-                        reason=reason,
-                        cursor=cursor.to_json(),
-                        topology={"dp_size": topology.dp_size, "replicas": topology.replicas},
-                        revision=revision,
-                        mode=mode,
-                        launch=token,
-                        record=record,
-                        created=_now(),
-                    )
-                    publish_piece(self.path / "pieces", joined)
+                    publish_piece(self.path / "pieces", ours)
+                    joined = ours
                 self._head_to(joined)
             except BaseException:
                 slot.release()
@@ -292,6 +308,11 @@ class Run:
                 f"the cursor stands at piece {cursor.piece} step {cursor.step}, the head is to "
                 f"move to piece {piece} step {step}; give the cursor of that checkpoint"
             )
+        if revision and revision not in list_revisions(self.path):
+            raise NotFound(
+                f"the head is to move to revision {revision}, which the run does not have; "
+                "publish it first"
+            )
         with exclusive_lock(self.path / "pieces.lock"):
             check_load(
                 self.pieces(), self.head(), cursor, reason=reason, revision=revision, fork=fork
@@ -320,10 +341,11 @@ class Run:
 
         return publish
 
-    def _take_slot(self, topology: Topology, launch: str, *, trial: bool) -> RankSlot:
+    def _take_slot(self, topology: Topology, launch: str, *, trial: bool, first: bool) -> RankSlot:
+        """Take this rank's slot; the first rank of a launch looks for live ones of another."""
         kind = "trial" if trial else "rank"
         directory = self.path / "locks"
-        for other in sorted(directory.glob(f"{kind}-*.lock")):
+        for other in sorted(directory.glob(f"{kind}-*.lock")) if first else ():
             holder = live_holder(other)
             if holder is not None and holder.launch != launch:
                 take_slot(other, launch)  # raises Busy in the words of that slot

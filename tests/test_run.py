@@ -93,6 +93,17 @@ def test_an_unknown_run_version_is_refused(run: Run) -> None:
         Run.open(run.path)
 
 
+@pytest.mark.parametrize(
+    "change", [{"run_id": None}, {"manifest": 7}, {"context": []}, {"remote": 1}]
+)
+def test_a_malformed_run_file_is_refused(run: Run, change: dict[str, object]) -> None:
+    value = json.loads((run.path / "run.json").read_text())
+    (run.path / "run.json").write_text(json.dumps({**value, **change}))
+
+    with pytest.raises(FormatError, match="restore it from a copy"):
+        Run.open(run.path)
+
+
 def test_a_changed_plan_file_is_refused(run: Run) -> None:
     value = json.loads((run.path / "plan.json").read_text())
     (run.path / "plan.json").write_text(json.dumps({**value, "seed": 2}))
