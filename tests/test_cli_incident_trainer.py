@@ -53,6 +53,7 @@ def test_L13_a_job_requeued_after_a_newer_checkpoint_goes_on_from_it(desk: Desk)
 
     assert orders is not None
     assert (orders.kind, orders.checkpoint.step, orders.checkpoint.piece) == ("continue", 70, 2)
+    assert orders.reason == "restart"
     assert (orders.cursor.step, orders.cursor.revision) == (70, 1)
     assert orders.learning_rate_factor == 1.0
     train(desk.run, desk.manifest, steps=80, cursor=orders.cursor)

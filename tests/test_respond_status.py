@@ -98,6 +98,12 @@ def test_the_excluded_documents_are_those_whose_status_says_so(log: list[Entry])
     assert excluded_documents(log, resolve).tolist() == expected
 
 
+def test_a_scope_without_documents_excludes_nothing() -> None:
+    log = entries([one("quarantine", Scope(kind="shard", value="empty"))])
+
+    assert excluded_documents(log, resolve).tolist() == []
+
+
 def one(action: str, scope: Scope) -> Decision:
     return Decision(action=action, scope=scope, reason="r", actor="a")
 

@@ -68,6 +68,11 @@ class Resume:
         del value["created"]
         return sha256_hex(canonical_json(value))[:16]
 
+    @property
+    def reason(self) -> str:
+        """What to give the loader as its `reason`."""
+        return "rewind" if self.kind == "rewind" else "restart"
+
     def to_json(self) -> dict[str, Any]:
         """Return the orders as the JSON object of `resume.json`."""
         return {"format": FORMAT, "version": 1, "id": self.id, **self._fields()}

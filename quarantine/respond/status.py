@@ -123,16 +123,25 @@ def deciding_entries(
     named = [
         resolve(e.decision.scope) for e in live if e.decision.action in ("quarantine", "condemn")
     ]
-    if not named:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    candidates = np.unique(np.concatenate(named))
+    candidates = np.unique(np.concatenate([np.empty(0, np.int64), *named]))
+    if not candidates.size:
+        return candidates, candidates
     decided = np.zeros(candidates.size, np.int64)
     for entry in sorted(live, key=_rank):
         if entry.decision.action != "suspect":
-            hit = np.isin(candidates, resolve(entry.decision.scope))
+            hit = _places(candidates, resolve(entry.decision.scope))
             decided[hit] = 0 if entry.decision.action == "release" else entry.sequence
     out = decided > 0
     return candidates[out], decided[out]
+
+
+def _places(candidates: Documents, docs: Documents) -> npt.NDArray[np.int64]:
+    """Return where the sorted `docs` stand in the sorted `candidates`, those that do."""
+    low, high = np.searchsorted(docs, (candidates[0], candidates[-1] + 1))
+    inside = docs[low:high]
+    places: npt.NDArray[np.int64] = np.searchsorted(candidates, inside)
+    known: npt.NDArray[np.bool_] = candidates[places] == inside
+    return places[known]
 
 
 def active_skips(entries: Sequence[Entry]) -> list[tuple[PositionRange, Entry]]:
