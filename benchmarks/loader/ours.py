@@ -135,11 +135,12 @@ def training_thread(
 def flat_memory(documents: Documents, *, steps: int, **_options: Any) -> dict[str, Any]:
     """Deliver and record many small steps; resident memory must not grow with them.
 
-    Windows of one block, so that the run goes through dozens of them.
+    Windows of one block, so that the run goes through dozens of them, and 16 MB of steps that may
+    wait, so that how far the reader is ahead does not show.
     """
     marks = {}
     meter, tokens = Meter(), 0
-    with recorded(documents, batch=8, seq_len=128, window=1) as loader:
+    with recorded(documents, batch=8, seq_len=128, window=1, waiting=16 << 20) as loader:
         for number in range(1, steps + 1):
             made = next(loader)
             loader.observe(made.step, loss=3.0)
@@ -159,7 +160,7 @@ def flat_memory(documents: Documents, *, steps: int, **_options: Any) -> dict[st
 
 @contextmanager
 def recorded(
-    documents: Documents, *, batch: int, seq_len: int, window: int
+    documents: Documents, *, batch: int, seq_len: int, window: int, waiting: int = 256 << 20
 ) -> Iterator[ShardLoader]:
     """Yield a loader that journals into a run directory beside the documents, removed after."""
     manifest = Manifest.load(manifest_path(documents))
@@ -167,7 +168,9 @@ def recorded(
     place = Path(tempfile.mkdtemp(prefix="run-", dir=Path(documents.path).parent))
     try:
         run = Run.create(place / "run", plan=plan, manifest_path=manifest.path)
-        with ShardLoader(manifest, plan, run=run, batch=batch, epochs=None) as loader:
+        with ShardLoader(
+            manifest, plan, run=run, batch=batch, epochs=None, prefetch_bytes=waiting
+        ) as loader:
             yield loader
     finally:
         shutil.rmtree(place)
