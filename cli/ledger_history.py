@@ -31,9 +31,7 @@ TIMELINE_TABLE = (
     "first_step",
     "last_step",
     "kept_until",
-    "incomplete",
     "revision",
-    "dp_size",
     "created",
 )
 

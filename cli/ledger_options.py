@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,8 @@ from ..loader.run import Run
 from ..quarantine.ledger import ALL, EFFECTIVE, Ledger, View, at_checkpoint
 from ..quarantine.ledger.names import Excerpt, excerpts, load_corpus, with_names
 from .output import clean, emit, json_option, manifest_option, progress, run_option, say, table
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+\+00:00")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -187,6 +190,8 @@ def _print_text(console: Console, row: Mapping[str, Any], text: Excerpt | None) 
 
 
 def _cell(value: object) -> object:
+    if isinstance(value, str) and _TIME.fullmatch(value):
+        return value[:19]
     return value.hex() if isinstance(value, bytes) else value
 
 
