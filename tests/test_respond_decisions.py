@@ -72,6 +72,24 @@ def test_a_reason_is_mandatory(reason: str) -> None:
         decide("quarantine", 1, reason=reason)
 
 
+def test_text_that_is_no_utf8_is_refused_in_words(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="no character of UTF-8"):
+        DecisionLog(tmp_path).append(decide("quarantine", 1, reason="bytes \udcff"))
+    assert DecisionLog(tmp_path).entries() == []
+
+
+def test_evidence_that_is_not_finite_is_kept_as_words(tmp_path: Path) -> None:
+    decision = Decision(
+        action="quarantine", scope=Scope.of_documents([1]), reason="r", actor="a",
+        evidence={"loss": float("nan"), "peaks": [1.0, float("inf")]},
+    )  # fmt: skip
+
+    entry = DecisionLog(tmp_path).append(decision)
+
+    assert entry.decision.evidence == {"loss": "NaN", "peaks": [1.0, "Infinity"]}
+    DecisionLog(tmp_path).verify()
+
+
 def test_skip_takes_positions_and_nothing_else() -> None:
     with pytest.raises(DecisionError, match="to leave content out, quarantine it"):
         decide("skip", 1)

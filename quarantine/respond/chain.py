@@ -17,6 +17,7 @@ from typing import Any
 from ...loader.errors import FormatError, IntegrityError
 from ...loader.files import exclusive_lock, publish_new, sync_directory
 from ...loader.formats import canonical_json, check_format, parse_json, sha256_hex
+from ...loader.records import finite_json
 
 GENESIS = "0" * 64
 MAX_LINE = 64 << 20
@@ -86,7 +87,7 @@ class ChainFile:
             if state.torn:
                 self._set_torn_aside(state.torn)
             line = self._line(state, build(state))
-            raw = canonical_json(line)
+            raw = self._encode(line)
             if len(raw) > MAX_LINE:
                 raise FormatError(
                     f"a record of {len(raw)} bytes is over the {MAX_LINE} bytes one line of "
@@ -94,6 +95,15 @@ class ChainFile:
                 )
             self._write(raw + b"\n")
         return line
+
+    def _encode(self, line: Mapping[str, Any]) -> bytes:
+        try:
+            return canonical_json(line)
+        except UnicodeEncodeError as error:
+            raise FormatError(
+                f"a record of {self.path.name} holds {error.object[error.start : error.end]!r}, "
+                "which is no character of UTF-8; write it in valid text"
+            ) from error
 
     def _line(self, state: ChainState, fields: Mapping[str, Any]) -> dict[str, Any]:
         own = {"format", "version", "sequence", "previous"}
@@ -104,7 +114,7 @@ class ChainFile:
             "version": 1,
             "sequence": state.head.count + 1,
             "previous": state.head.digest,
-            **fields,
+            **finite_json(fields),
         }
 
     def _parse(self, raw: bytes, number: int, previous: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 from ...loader.errors import FormatError, IncidentError, IntegrityError, NotFound
 from ...loader.files import exclusive_lock, publish_new, sync_directory
 from ...loader.formats import canonical_json, parse_json, sha256_hex
+from ...loader.records import finite_json
 from .chain import ChainFile, ChainState
 from .decisions import DecisionLog
 from .machine import Case, check, fold
@@ -121,7 +122,7 @@ class Incident:
         self.path.mkdir(parents=True, exist_ok=True)
         stored = dict(files or {})
         for name, value in (evidence or {}).items():
-            stored[name] = self.store(name, canonical_json(value))
+            stored[name] = self.store(name, canonical_json(finite_json(value)))
         anchor = DecisionLog(self.run_path).head()
 
         def build(state: ChainState) -> Mapping[str, Any]:
