@@ -12,7 +12,7 @@ from pathlib import Path
 
 from shardward.loader.run import Run
 from shardward.quarantine.ledger import Ledger
-from shardward.quarantine.ledger.database import Database
+from shardward.quarantine.ledger.database import Database, Owner
 from shardward.quarantine.ledger.derive import Deriver
 from shardward.quarantine.ledger.ingest import SLICE_BYTES, ingest
 
@@ -38,7 +38,7 @@ def build(home: Path, ids: int) -> tuple[Run, Corpus, int]:
 def ingesting(run: Run, total: int) -> None:
     """Ingest on one DuckDB thread."""
     path = run.path / "ledger.duckdb"
-    database = Database(path, threads=1)
+    database = Database(path, Owner.of(run), threads=1)
     slices: list[float] = []
     last = [time.perf_counter()]
 

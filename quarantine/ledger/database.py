@@ -6,16 +6,23 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
 
-from ...loader.errors import Busy, FormatError, ShardwardError, UsageError
+from ...loader.errors import Busy, FormatError, MismatchError, ShardwardError, UsageError
 from ...schemas import load_sql
+from .faults import Damaged, Outdated, damaged, is_damage, is_shortage
+
+if TYPE_CHECKING:
+    from ...loader.run import Run
+
+__all__ = ["Damaged", "Database", "Outdated", "Owner"]
 
 SCHEMA_VERSION = 1
 WAIT_SECONDS = 5.0
@@ -24,26 +31,19 @@ WAIT_SECONDS = 5.0
 _STORAGE = "BLOCK_SIZE 65536, ROW_GROUP_SIZE 245760"
 _HOLDER = re.compile(r"PID (\d+)")
 _NO_LOCKS = ("no locks available", "operation not supported", "function not implemented")
-_FULL = "no space left"
-_DAMAGE = (
-    "checksum",
-    "corrupt",
-    "deserialize",
-    "not a valid duckdb database",
-    "wal file",
-    "database has been invalidated",
-    "internal error",
-    "could not read",
-    "failure while replaying",
-)
 
 
-class Damaged(ShardwardError):
-    """The database file or its log is damaged; it can be rebuilt from the journals."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """The run that a ledger file answers for. Journals have the same names in every run."""
 
+    run_id: str
+    plan_id: str
 
-class Outdated(ShardwardError):
-    """The database is of an earlier release; it can be rebuilt from the journals."""
+    @classmethod
+    def of(cls, run: Run) -> Owner:
+        """Return what binds a file to `run`."""
+        return cls(run_id=run.run_id, plan_id=run.plan_id)
 
 
 class Database:
@@ -51,6 +51,7 @@ class Database:
 
     Args:
         path: the DuckDB file, made if missing.
+        owner: the run that it is made for, or has to be of.
         memory: limit for DuckDB's buffers, for example "1GB".
         threads: of DuckDB.
         wait: seconds to wait for another process that holds the file.
@@ -63,12 +64,20 @@ class Database:
         Damaged: it cannot be opened for what it holds.
         Outdated: it was written by an earlier release.
         FormatError: it was written by a later release.
+        MismatchError: it is of another run.
     """
 
     def __init__(
-        self, path: Path, *, memory: str = "2GB", threads: int = 2, wait: float = WAIT_SECONDS
+        self,
+        path: Path,
+        owner: Owner,
+        *,
+        memory: str = "2GB",
+        threads: int = 2,
+        wait: float = WAIT_SECONDS,
     ) -> None:
         self.path = path
+        self.owner = owner
         self._process = os.getpid()
         self._connection = _connect(path, memory=memory, threads=threads, wait=wait)
         self._write_lock = threading.Lock()
@@ -103,20 +112,41 @@ class Database:
         with self._cursor() as cursor, self.reading():
             yield cursor.sql(query).to_arrow_reader(1 << 16)
 
-    def select(self, query: str) -> pa.Table:
+    def select(
+        self, query: str, *, most: int | None = None, seconds: float | None = None
+    ) -> pa.Table:
         """Return the rows of one SELECT that someone typed; nothing can be changed by it.
+
+        Columns of one name are told apart by a number: loss, loss_1.
+
+        Args:
+            query: the SELECT.
+            most: rows that are fetched at most; None fetches all.
+            seconds: time after which it is stopped; None lets it run.
 
         Raises:
             UsageError: it is no single SELECT, or DuckDB refuses it.
+            ShardwardError: its time was over.
+            Damaged: the file is damaged. Nothing is repaired for a query that someone typed.
         """
         with self._cursor() as cursor:
             try:
                 _check_select(cursor, query)
                 cursor.execute("BEGIN TRANSACTION READ ONLY")
-                return cursor.sql(query).to_arrow_table()
+                with _stopped_after(cursor, seconds):
+                    rows = cursor.sql(query)
+                    if most is not None:
+                        rows = rows.limit(most)
+                    return with_unique_names(rows.to_arrow_table())
+            except duckdb.InterruptException as error:
+                raise ShardwardError(
+                    f"the query ran for {seconds} s and was stopped; narrow it (conditions on "
+                    "step are cheap), or give it more time with --timeout"
+                ) from error
             except duckdb.Error as error:
-                if _is_damage(error):
-                    raise _damaged(self.path, error) from error
+                if is_damage(error):
+                    remedy = "; `shardward ledger rebuild --yes` makes it anew from the journals"
+                    raise damaged(self.path, error, remedy) from error
                 raise UsageError(f"the query was refused: {error}") from error
 
     @contextmanager
@@ -142,9 +172,9 @@ class Database:
         try:
             yield
         except duckdb.Error as error:
-            if _is_damage(error):
-                raise _damaged(self.path, error) from error
-            if _is_shortage(error):
+            if is_damage(error):
+                raise damaged(self.path, error) from error
+            if is_shortage(error):
                 raise ShardwardError(
                     f"the ledger {self.path} could not go on: {error}; free space or memory and "
                     "ask again, what was committed and the journals are not touched"
@@ -177,19 +207,29 @@ class Database:
             if known == (0,):
                 cursor.execute("BEGIN TRANSACTION")
                 cursor.execute(load_sql("ledger"))
-                cursor.execute(
-                    "INSERT INTO facts VALUES ('schema_version', ?)", [str(SCHEMA_VERSION)]
-                )
+                facts = {"schema_version": str(SCHEMA_VERSION), **asdict(self.owner)}
+                cursor.executemany("INSERT INTO facts VALUES (?, ?)", list(facts.items()))
                 cursor.execute("COMMIT")
                 return
-            found = cursor.execute("SELECT value FROM facts WHERE name = 'schema_version'")
-            version = int(found.fetchall()[0][0])
-        if version < SCHEMA_VERSION:
-            raise Outdated(f"the ledger {self.path} has schema version {version}")
+            found = cursor.execute("SELECT name, value FROM facts").fetchall()
+        self._check_facts(dict(found))
+
+    def _check_facts(self, facts: Mapping[str, str]) -> None:
+        version = int(facts["schema_version"])
         if version > SCHEMA_VERSION:
             raise FormatError(
                 f"the ledger {self.path} has schema version {version}, this release knows "
                 f"{SCHEMA_VERSION}; use the release that wrote it, or `shardward ledger rebuild`"
+            )
+        if version < SCHEMA_VERSION or not facts.keys() >= asdict(self.owner).keys():
+            raise Outdated(f"the ledger {self.path} has schema version {version} and is outdated")
+        found = Owner(run_id=facts["run_id"], plan_id=facts["plan_id"])
+        if found != self.owner:
+            raise MismatchError(
+                f"the ledger {self.path} is of run {found.run_id} (plan {found.plan_id[:12]}), "
+                f"asked was run {self.owner.run_id} (plan {self.owner.plan_id[:12]}); let "
+                "SHARDWARD_LEDGER name a directory, where each run has a file of its own, or "
+                "unset it"
             )
 
 
@@ -224,17 +264,28 @@ def _attach(connection: duckdb.DuckDBPyConnection, path: Path, deadline: float) 
             if "lock" in text.lower() and any(sign in text.lower() for sign in _NO_LOCKS):
                 raise ShardwardError(
                     f"the file system of {path} refuses locks ({text.splitlines()[0]}); the "
-                    "journals are fine: set SHARDWARD_LEDGER to a file on a local disk"
+                    "journals are fine: set SHARDWARD_LEDGER to a directory on a local disk"
                 ) from error
             if "Could not set lock" not in text:
-                if _is_damage(error) or isinstance(error, duckdb.SerializationException):
-                    raise _damaged(path, error) from error
+                if is_damage(error) or isinstance(error, duckdb.SerializationException):
+                    raise damaged(path, error) from error
                 raise ShardwardError(f"the ledger {path} could not be opened: {text}") from error
             if time.monotonic() >= deadline:
                 found = _HOLDER.search(text)
                 who = f"process {found.group(1)}" if found else "another process"
                 raise Busy(f"{who} holds the ledger {path}; ask again when it is done") from error
         time.sleep(0.05)
+
+
+def with_unique_names(table: pa.Table) -> pa.Table:
+    """Return `table` with a number after each column name that was there before."""
+    names: list[str] = []
+    for name in table.column_names:
+        fresh, number = name, 1
+        while fresh in names:
+            fresh, number = f"{name}_{number}", number + 1
+        names.append(fresh)
+    return table.rename_columns(names)
 
 
 def _check_select(cursor: duckdb.DuckDBPyConnection, query: str) -> None:
@@ -247,19 +298,15 @@ def _check_select(cursor: duckdb.DuckDBPyConnection, query: str) -> None:
         )
 
 
-def _is_shortage(error: duckdb.Error) -> bool:
-    """Whether disk or memory ran out, or the disk failed: the file is as it was."""
-    kinds = (duckdb.IOException, duckdb.OutOfMemoryException)
-    return isinstance(error, kinds) or _FULL in str(error).lower()
-
-
-def _is_damage(error: duckdb.Error) -> bool:
-    if _FULL in str(error).lower():
-        return False
-    if isinstance(error, (duckdb.InternalException, duckdb.FatalException)):
-        return True
-    return any(sign in str(error).lower() for sign in _DAMAGE)
-
-
-def _damaged(path: Path, error: duckdb.Error) -> Damaged:
-    return Damaged(f"the ledger {path} is damaged: {str(error).splitlines()[0]}")
+@contextmanager
+def _stopped_after(cursor: duckdb.DuckDBPyConnection, seconds: float | None) -> Iterator[None]:
+    """Interrupt what `cursor` does when the time is over."""
+    if seconds is None:
+        yield
+        return
+    timer = threading.Timer(seconds, cursor.interrupt)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

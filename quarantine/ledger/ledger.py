@@ -18,7 +18,7 @@ from ...loader.lineage import Span
 from ...loader.manifest import Manifest
 from ...loader.run import Run
 from .check import Problem, check
-from .database import WAIT_SECONDS, Damaged, Database, Outdated
+from .database import WAIT_SECONDS, Damaged, Database, Outdated, Owner
 from .derive import Deriver
 from .documents import document_steps
 from .export import export
@@ -36,8 +36,17 @@ T = TypeVar("T")
 
 
 def ledger_path(run: Run, path: Path | str | None = None) -> Path:
-    """Return where the ledger of `run` is: `path`, SHARDWARD_LEDGER, or in the run directory."""
-    return Path(path or os.environ.get("SHARDWARD_LEDGER") or run.path / "ledger.duckdb")
+    """Return where the ledger of `run` is: `path`, SHARDWARD_LEDGER, or in the run directory.
+
+    A directory (one that is there, or a name with a slash at its end) has a file for each run.
+    """
+    given = path or os.environ.get("SHARDWARD_LEDGER")
+    if not given:
+        return run.path / "ledger.duckdb"
+    place = Path(given)
+    if place.is_dir() or str(given).endswith("/"):
+        return place / f"{run.run_id}.duckdb"
+    return place
 
 
 def repairing(ask: Callable[Concatenate[Ledger, P], T]) -> Callable[Concatenate[Ledger, P], T]:
@@ -100,7 +109,8 @@ class Ledger:
         Args:
             run: the run or its directory.
             manifest: the corpus manifest, where it is not at the place that the run recorded.
-            path: the DuckDB file, by default SHARDWARD_LEDGER or `ledger.duckdb` in the run.
+            path: the DuckDB file or a directory for it, by default SHARDWARD_LEDGER or
+                `ledger.duckdb` in the run.
             memory: limit for DuckDB's buffers, by default SHARDWARD_LEDGER_MEMORY or "2GB".
             threads: of DuckDB.
             wait: seconds to wait for another process that holds the file; 5 by default.
@@ -111,12 +121,16 @@ class Ledger:
         Raises:
             Busy: another process holds the file; its pid is named.
             NotFound: there is no such run.
+            MismatchError: the file is of another run.
         """
         run = run if isinstance(run, Run) else Run.open(run)
         place = ledger_path(run, path)
         seconds = WAIT_SECONDS if wait is None else wait
         limit = memory or os.environ.get("SHARDWARD_LEDGER_MEMORY", "2GB")
-        connect = partial(Database, place, memory=limit, threads=threads, wait=seconds)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        connect = partial(
+            Database, place, Owner.of(run), memory=limit, threads=threads, wait=seconds
+        )
         ledger = cls(run, connect, place, None if manifest is None else Path(manifest))
         try:
             ledger.ingest(seconds=ingest_seconds, advance=advance)
@@ -296,14 +310,20 @@ class Ledger:
         found = [problem for part in parts for problem in check(self.database, part)]
         return tuple(dict.fromkeys(found))
 
-    @repairing
-    def sql(self, query: str) -> pa.Table:
+    def sql(self, query: str, *, most: int | None = None, seconds: float | None = None) -> pa.Table:
         """Return the rows of one SELECT over the tables and views of `schemas/ledger.sql`.
+
+        Args:
+            query: the SELECT.
+            most: rows that are fetched at most; None fetches all.
+            seconds: time after which it is stopped; None lets it run.
 
         Raises:
             UsageError: it is anything else than one SELECT, or refused by DuckDB.
+            ShardwardError: its time was over.
+            Damaged: the file is damaged; unlike the other questions, this one repairs nothing.
         """
-        return self.database.select(query)
+        return self.database.select(query, most=most, seconds=seconds)
 
     @repairing
     def diff(self, piece: int, other: int) -> pa.Table:

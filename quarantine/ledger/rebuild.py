@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...loader.files import sync_directory
 from ...loader.run import Run
-from .database import WAIT_SECONDS, Damaged, Database, Outdated
+from .database import WAIT_SECONDS, Damaged, Database, Outdated, Owner
 from .ingest import IngestReport, ingest
 from .repair import set_aside
 
@@ -34,12 +34,14 @@ def rebuild(
 
     Raises:
         Busy: another process holds the old one.
+        MismatchError: the old one is of another run.
     """
+    owner = Owner.of(run)
     fresh = path.with_name(path.name + ".new")
     _remove(fresh)
-    old, words = _hold(path, memory=memory, threads=threads, wait=wait)
+    old, words = _hold(path, owner, memory=memory, threads=threads, wait=wait)
     try:
-        database = Database(fresh, memory=memory, threads=threads, wait=wait)
+        database = Database(fresh, owner, memory=memory, threads=threads, wait=wait)
         try:
             report = ingest(database, run, advance=advance)
         finally:
@@ -55,12 +57,14 @@ def rebuild(
     return RebuildReport(ingested=report, old=words)
 
 
-def _hold(path: Path, *, memory: str, threads: int, wait: float) -> tuple[Database | None, str]:
+def _hold(
+    path: Path, owner: Owner, *, memory: str, threads: int, wait: float
+) -> tuple[Database | None, str]:
     """Open the old database, so that nobody else does; None if it is not there or damaged."""
     if not path.exists():
         return None, "there was none"
     try:
-        held = Database(path, memory=memory, threads=threads, wait=wait)
+        held = Database(path, owner, memory=memory, threads=threads, wait=wait)
     except (Damaged, Outdated):
         return None, ""
     return held, "the old ledger was replaced"
