@@ -39,7 +39,7 @@ def resume(evidence: Evidence) -> Iterator[Voice]:
         return
     distance = evidence.event.onset - change.step
     when = "on the first resumed step" if distance <= 1 else f"{distance} steps after a resume"
-    yield say("resume_fault", 5.0 if distance <= 1 else 3.5, f"the event begins {when}")
+    yield say("resume_fault", 6.0 if distance <= 1 else 4.5, f"the event begins {when}")
     yield say("bad_data", -2.0, f"the event begins {when}, which data alone would not do")
     if evidence.event.end is not None:
         yield say("resume_fault", 0.5, "it fades by itself, as a lost optimizer state does")
@@ -93,6 +93,27 @@ def mixture(evidence: Evidence) -> Iterator[Voice]:
         yield say("mix_change", -1.0, "no change of the mixture is known")
 
 
+def composition(evidence: Evidence) -> Iterator[Voice]:
+    """Speak of a loss that moved although each source kept its own level."""
+    total = _ratio(evidence.series.get("loss"), evidence)
+    ratios = _source_ratios(evidence)
+    if total is None or total < 1 + LEAST_RATIO or len(ratios) < 2:
+        return
+    if float(np.median(np.abs(np.array(ratios) - 1))) < (total - 1) / 3:
+        text = f"the loss is {total:.3g} times its level, most sources kept theirs"
+        yield say("mix_change", 2.0, text)
+        yield say("logging", -2.0, text)
+
+
+def _source_ratios(evidence: Evidence) -> list[float]:
+    found = [
+        _ratio(series, evidence)
+        for name, series in evidence.series.items()
+        if name.startswith("loss/")
+    ]
+    return [each for each in found if each is not None]
+
+
 def _largest_share_move(evidence: Evidence) -> tuple[str, float, float] | None:
     best = None
     for name, series in evidence.series.items():
@@ -142,12 +163,7 @@ def logging(evidence: Evidence) -> Iterator[Voice]:
 
 
 def _all_sources(ratio: float, evidence: Evidence) -> Iterator[Voice]:
-    found = [
-        _ratio(series, evidence)
-        for name, series in evidence.series.items()
-        if name.startswith("loss/")
-    ]
-    ratios = [each for each in found if each is not None]
+    ratios = _source_ratios(evidence)
     if len(ratios) > 1 and max(abs(each / ratio - 1) for each in ratios) < SAME_RATIO:
         yield say("logging", 2.0, f"the loss of each source is {ratio:.3g} times its level alike")
 
@@ -184,6 +200,7 @@ CONTEXT_RULES: tuple[Rule, ...] = (
     schedule,
     rate_jump,
     mixture,
+    composition,
     ordering,
     logging,
     evaluation,

@@ -160,32 +160,35 @@ def elimination(evidence: Evidence) -> Iterator[Voice]:
         yield say("bad_data", 1.0, "it ended within one step too, as batches do")
 
 
+# Context moves with the step itself; what the model does in answer moves at the onset too.
+_CONTEXT = {"replicas": "checksum_mismatch", "loss scale": "loss_scale", "source shares": "share"}
+_MODEL = {
+    "attention logits": "attention_logit",
+    "output logits": "output_lse",
+    "rare embedding rows": "rare_update_ratio",
+    "update ratios": "update_ratio",
+}
+
+
 def _quiet_families(evidence: Evidence) -> list[str]:
-    """Return the families of signals that were logged and did not move before the loss."""
-    families = {
-        "attention logits": "attention_logit",
-        "output logits": "output_lse",
-        "rare embedding rows": "rare_update_ratio",
-        "replicas": "checksum_mismatch",
-        "loss scale": "loss_scale",
-        "source shares": "share",
-        "update ratios": "update_ratio",
-    }
+    """Return the families that were logged and stood still; none if one of them moved."""
     onset = evidence.event.onset
     quiet = []
-    for family, prefix in families.items():
+    for family, prefix in {**_CONTEXT, **_MODEL}.items():
         logged = [each for name, each in evidence.series.items() if name.split("/")[0] == prefix]
-        if logged and all(_stood(each, onset) for each in logged):
-            quiet.append(family)
+        last = onset if family in _CONTEXT else onset - 1
+        if logged and not all(_stood(each, onset, last) for each in logged):
+            return []
+        quiet += [family] if logged else []
     return quiet
 
 
-def _stood(series: Series, onset: int) -> bool:
-    """Whether the values of the last steps before the onset are like those before them."""
+def _stood(series: Series, onset: int, last: int) -> bool:
+    """Whether the values of the steps up to `last` are like those before them."""
     earlier = series.between(0, onset - RECENT - 1)[-64:]
-    late = series.between(onset - RECENT, onset)
+    late = series.between(onset - RECENT, last)
     if len(earlier) < 8 or not len(late):
-        return False
+        return True
     middle, reach = float(np.median(earlier)), float(np.ptp(earlier))
     return bool(np.abs(late - middle).max() <= 2 * reach + 0.05 * abs(middle) + 1e-12)
 

@@ -13,6 +13,8 @@ from .series import Series
 LEAD_STEPS = 30
 RECENT_EVENTS = 3
 GROWN_UPDATES = 3.0
+LARGE_UPDATE = 0.1
+NEAR_STEPS = 10
 
 
 def gradient(evidence: Evidence) -> Iterator[Voice]:
@@ -94,7 +96,13 @@ def update_size(evidence: Evidence) -> Iterator[Voice]:
     typical = float(np.median(grown))
     if typical > GROWN_UPDATES:
         text = f"updates are {typical:.3g} times as large for their weights"
-        yield say("learning_rate", 2.0, text)
+        resumed = any(
+            change.kind == "resume" and 0 <= evidence.event.onset - change.step <= NEAR_STEPS
+            for change in evidence.changes
+        )
+        # A lost optimizer state enlarges updates as a high rate does; the resume tells them apart.
+        yield say("resume_fault" if resumed else "learning_rate", 2.0, text)
+        yield say("logging", -3.0, text)
     else:
         yield say("learning_rate", -0.5, "updates kept their size")
 
@@ -124,8 +132,23 @@ def _growth(
         if late > size and late > ratio * max(early, 1e-9):
             yield say(cause, 4.0, f"{name} grew from {early:.3g} to {late:.3g}")
             return
+        if _runs_away(values):
+            text = f"{name} rises step by step, to {values[-1]:.3g} from {early:.3g}"
+            yield say(cause, 3.5, text)
+            return
     if named:
         yield say(cause, -1.5, f"{prefix} kept its level")
+
+
+def _runs_away(values: np.ndarray) -> bool:
+    """Whether the last four values climb, each time, out of the range of those before."""
+    reference, last = values[-68:-4], values[-4:]
+    if len(reference) < 16:
+        return False
+    middle = float(np.median(reference))
+    spread = 1.4826 * float(np.median(np.abs(reference - middle)))
+    reach = max(8 * spread, 0.3 * abs(middle))
+    return bool((np.diff(last) > 0).all() and last[-1] - middle > reach)
 
 
 def optimizer(evidence: Evidence) -> Iterator[Voice]:
@@ -137,9 +160,9 @@ def optimizer(evidence: Evidence) -> Iterator[Voice]:
     inside = series.between(evidence.event.onset - 3, last_step(evidence))
     if before is None or not len(inside):
         return
-    ratio = float(inside.max()) / max(before, 1e-12)
-    if ratio > 5:
-        text = f"updates of rarely seen embedding rows rose {ratio:.3g} times"
+    largest = float(inside.max())
+    if largest > max(LARGE_UPDATE, 5 * before):
+        text = f"an update moved a rarely seen embedding row by {largest:.0%} of its size"
         yield say("adam_epsilon", 4.0, text)
     else:
         yield say("adam_epsilon", -1.0, "updates of rare embedding rows kept their size")
