@@ -14,6 +14,7 @@ from shardward.loader.errors import IncidentError
 from shardward.loader.manifest import Manifest
 from shardward.loader.order import Layout
 from shardward.loader.revision import Revision, Skip
+from shardward.loader.revision_store import publish_revision_files
 from shardward.loader.run import Run
 from shardward.loader.stream import ShardLoader
 from shardward.quarantine.ledger.ledger import Ledger
@@ -59,6 +60,7 @@ class Played:
         self.revision = excluding(
             self.manifest, self.run.plan_id, [4, 5, 6, 7, 8, 9, 33, 34, 35, 50], (40, 45)
         )
+        publish_revision_files(self.run.path, self.revision)
         play(
             self.run, self.manifest, states[2], self.revision,
             reason="trial", launch="second", **options,
