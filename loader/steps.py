@@ -18,7 +18,7 @@ from .manifest import Manifest
 from .order import EpochOrder, Layout
 from .plan import Plan
 from .prepared import PreparedStep, split_rows
-from .records import DeliveredRecord, prepare_delivered
+from .records import DOCUMENTS, DeliveredRecord, prepare_delivered
 from .revision import Revision
 from .row_digest import rows_digest
 from .rows import Rows, by_window, make_rows
@@ -157,7 +157,9 @@ class StepStream(Iterator[PreparedStep]):
             blanked_tokens=int(made.blanked_by_row.sum()),
             global_target_tokens=total,
             digest=digest,
-            frame=self._frame(taken, mine, made, digest),
+            frame=self._frame(
+                taken, mine, made, digest, partial=any(window.partial for window in windows)
+            ),
             lost=lost,
             bytes_read=self.feed.bytes_read,
             dropped=taken.dropped,
@@ -183,8 +185,9 @@ class StepStream(Iterator[PreparedStep]):
         return [self.feed.window(taken.epoch, n, oldest=needed[0]) for n in needed]
 
     def _frame(
-        self, taken: StepPositions, mine: Int64Array, made: Rows, digest: bytes
+        self, taken: StepPositions, mine: Int64Array, made: Rows, digest: bytes, *, partial: bool
     ) -> Prepared | None:
+        """Return the journal record, with its documents where only it can tell which they were."""
         source = self._source
         if source.piece is None:
             return None
@@ -203,7 +206,7 @@ class StepStream(Iterator[PreparedStep]):
             target_tokens=int(made.target_by_row.sum()),
             blanked_tokens=int(made.blanked_by_row.sum()),
             mode=source.mode,
-            record=source.record,
+            record=DOCUMENTS if partial else source.record,
             sample_index=made.segments.sample,
             doc=made.segments.doc,
             token_start=made.segments.start,

@@ -36,6 +36,8 @@ class Window:
         sources: uint16[k], source code of each of them.
         target_by_row, blanked_by_row: int64[rows], tokens delivered and taken out.
         size_by_row: int64[rows], tokens of each sample before exclusion.
+        partial: whether a block could not be read, so that plan and revision do not tell what was
+            delivered.
     """
 
     def __init__(
@@ -56,7 +58,8 @@ class Window:
         places = _Places(order, index)
         slots, rows = places.find(reaching.doc)
         blanked = exclusion.blanked(reaching, positions, order.epoch)
-        if any(block is None for block in blocks):
+        self.partial = any(block is None for block in blocks)
+        if self.partial:
             blanked |= np.array([block is None for block in blocks])[slots]
         inside = _without_lookahead(reaching, plan.seq_len)
         kept = ~blanked & (inside.end > inside.start)

@@ -70,7 +70,13 @@ class Deriver:
         return pa.table([epochs, *columns], names=list(DERIVED_COLUMNS))
 
     def digests(
-        self, piece: Piece, epoch: int, ranks: Sequence[Int64Array], padding: Sequence[int]
+        self,
+        piece: Piece,
+        epoch: int,
+        ranks: Sequence[Int64Array],
+        padding: Sequence[int],
+        *,
+        lost: tuple[int, ...] = (),
     ) -> list[bytes]:
         """Return the digest that each of `ranks` would have for its positions today.
 
@@ -79,12 +85,13 @@ class Deriver:
             epoch: of the positions.
             ranks: increasing positions of each rank of one step.
             padding: padded rows of each rank.
+            lost: blocks that are masked as if they could not be read.
 
         Raises:
             CorruptBlock: a shard does not hold what was indexed.
         """
         order = self.order(epoch)
-        feed = self._feed(piece.revision, piece.mode)
+        feed = self._feed(piece.revision, piece.mode, lost)
         every = np.unique(concatenate(list(ranks)))
         numbers = sorted({order.window_of(int(part[0])) for part in _by_window(order, every)})
         windows = [feed.window(epoch, number, oldest=numbers[0]) for number in numbers]
@@ -99,15 +106,28 @@ class Deriver:
             found.append(rows_digest(padded, made.segments, made.tokens, sizes))
         return found
 
-    def _make_feed(self, revision: int, mode: str) -> WindowFeed:
+    def _make_feed(self, revision: int, mode: str, lost: tuple[int, ...]) -> WindowFeed:
+        exclusion = self._exclusion(revision, mode)
+        if lost:
+            exclusion = self._without(exclusion, lost)
         return WindowFeed(
             self._manifest,
             self.order,
-            exclusion=self._exclusion(revision, mode),
+            exclusion=exclusion,
             threads=0,
             epochs=None,
+            patience=0.0,
             hold_corrupt=False,
         )
+
+    def _without(self, exclusion: Exclusion, blocks: tuple[int, ...]) -> Exclusion:
+        """Return `exclusion` with the documents of `blocks` blanked; their positions stay."""
+        first = self._layout.geometry.first_document
+        docs = [np.arange(first[block], first[block + 1], dtype=np.int64) for block in blocks]
+        known = exclusion.revision
+        wider = Exclusion(known, plan_id=self.plan.plan_id, mode=exclusion.mode)
+        wider.documents = np.union1d(known.documents, concatenate(docs))
+        return wider
 
     def _make_order(self, epoch: int) -> EpochOrder:
         return EpochOrder(self._layout, epoch)

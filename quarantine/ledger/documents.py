@@ -117,10 +117,12 @@ def _derived(
     for epoch in _epochs(database):
         _, positions = deriver.order(epoch).positions_of(docs)
         delivered = database.joined(
-            "SELECT DISTINCT w.position AS sample_position, step, rank FROM sample_runs r "  # noqa: S608
+            "SELECT DISTINCT w.position AS sample_position, r.step, r.rank FROM sample_runs r "  # noqa: S608
             "JOIN wanted w ON w.position >= r.first_position "
             "AND w.position < r.first_position + r.samples "
-            f"WHERE epoch = {epoch} AND {condition(own)} ORDER BY sample_position",
+            "ANTI JOIN (FROM deliveries WHERE replica = 0 AND record = 'documents') d "
+            "ON d.piece = r.piece AND d.step = r.step AND d.rank = r.rank "
+            f"WHERE r.epoch = {epoch} AND {condition(own, 'r')} ORDER BY sample_position",
             "wanted",
             pa.table({"position": np.unique(positions)}),
         )

@@ -44,27 +44,41 @@ def timeline(database: Database, run: Run) -> pa.Table:
 def diff(database: Database, spans: tuple[Span, ...], others: tuple[Span, ...]) -> pa.Table:
     """Return the steps that both histories have and that were fed differently.
 
-    Steps of a piece that both share are the same by definition and not compared.
+    Steps of a piece that both share are the same by definition and not compared. The numbers of
+    documents are null where runs only are recorded.
     """
     return database.table(
-        "WITH a AS (SELECT DISTINCT step, piece, rank, digest FROM deliveries "  # noqa: S608
-        f"WHERE replica = 0 AND {condition(spans)}), "
-        "b AS (SELECT DISTINCT step, piece, rank, digest FROM deliveries "
-        f"WHERE replica = 0 AND {condition(others)}), "
-        "sa AS (SELECT step, piece, list(digest ORDER BY rank) AS digests FROM a GROUP BY ALL), "
-        "sb AS (SELECT step, piece, list(digest ORDER BY rank) AS digests FROM b GROUP BY ALL), "
-        "changed AS (SELECT sa.step, sa.piece, sb.piece AS other FROM sa JOIN sb USING (step) "
-        "WHERE sa.piece <> sb.piece AND sa.digests <> sb.digests), "
+        f"WITH a AS ({_whole_steps(spans)}), b AS ({_whole_steps(others)}), "  # noqa: S608
+        "changed AS (SELECT a.step, a.piece, b.piece AS other, "
+        "a.documents AND b.documents AS known FROM a JOIN b USING (step) "
+        "WHERE a.piece <> b.piece AND a.digest <> b.digest), "
         "da AS (SELECT DISTINCT c.step, doc FROM changed c JOIN segments s "
         "ON s.step = c.step AND s.piece = c.piece), "
         "db AS (SELECT DISTINCT c.step, doc FROM changed c JOIN segments s "
         "ON s.step = c.step AND s.piece = c.other) "
-        "SELECT step, piece, other, "
+        "SELECT step, piece, other, CASE WHEN known THEN "
         "(SELECT count(*) FROM da WHERE da.step = c.step AND NOT EXISTS "
-        "(FROM db WHERE db.step = da.step AND db.doc = da.doc)) AS only_piece, "
+        "(FROM db WHERE db.step = da.step AND db.doc = da.doc)) END AS only_piece, "
+        "CASE WHEN known THEN "
         "(SELECT count(*) FROM db WHERE db.step = c.step AND NOT EXISTS "
-        "(FROM da WHERE da.step = db.step AND da.doc = db.doc)) AS only_other "
+        "(FROM da WHERE da.step = db.step AND da.doc = db.doc)) END AS only_other "
         "FROM changed c ORDER BY step"
+    )
+
+
+def _whole_steps(spans: tuple[Span, ...]) -> str:
+    """Return a query for (step, piece, digest over all ranks, whether documents are recorded).
+
+    The digests of the ranks add up to one that is the same at any number of ranks. DuckDB
+    has no sum modulo 2^128, so the halves are added by themselves.
+    """
+    low, high = "('0x' || hex(digest)[17:32])::UBIGINT", "('0x' || hex(digest)[1:16])::UBIGINT"
+    wrap, carry = "% 18446744073709551616", "// 18446744073709551616"
+    return (
+        f"SELECT step, piece, (sum({low}) {wrap}, (sum({high}) + sum({low}) {carry}) {wrap}) "  # noqa: S608
+        "AS digest, bool_and(record = 'documents') AS documents FROM (SELECT DISTINCT step, piece, "
+        f"rank, digest, record FROM deliveries WHERE replica = 0 AND {condition(spans)}) "
+        "GROUP BY step, piece"
     )
 
 
@@ -80,14 +94,15 @@ def sample_rows(
     """Return the rows of the sample at `position`; see `Ledger.sample`."""
     pieces = run.pieces()
     parts = [STEP_DOCUMENTS.empty_table()]
-    for piece, step, rank in database.rows(
-        "SELECT DISTINCT piece, step, rank FROM sample_runs WHERE epoch = ? "  # noqa: S608
-        f"AND first_position <= ? AND first_position + samples > ? AND {condition(spans)} "
-        "ORDER BY step, piece, rank",
+    for piece, step, rank, record in database.rows(
+        "SELECT DISTINCT r.piece, r.step, r.rank, d.record FROM sample_runs r "  # noqa: S608
+        "JOIN deliveries d USING (piece, step, rank) WHERE r.epoch = ? AND d.replica = 0 "
+        "AND r.first_position <= ? AND r.first_position + r.samples > ? "
+        f"AND {condition(spans, 'r')} ORDER BY r.step, r.piece, r.rank",
         [epoch, position, position],
     ):
         item = pieces[piece - 1]
-        if item.record == RUNS:
+        if record == RUNS:
             where = np.array([position], dtype=np.int64)
             rows = derived_rows(
                 item, step=step, rank=rank, epoch=epoch, positions=where, deriver=deriver

@@ -172,7 +172,6 @@ def step_documents(
         NotFound: no rank has recorded the step.
         IntegrityError: two replicas of a rank recorded different data.
     """
-    item = run.pieces()[piece - 1]
     known = recorded_ranks(database, piece, step)
     records = step_records(run, piece, step, known)
     if not known and not records:
@@ -180,29 +179,38 @@ def step_documents(
             f"step {step} has not been recorded in piece {piece}; "
             "see `shardward ledger timeline` for the steps there are"
         )
-    parts = [record_table(run, records, deriver)]
-    if item.record == RUNS:
-        parts += [
+    item = run.pieces()[piece - 1]
+    parts = [
+        record_table(run, records, deriver),
+        database.table(_DOCUMENT_QUERY + "piece = ? AND step = ?", [piece, step]).cast(
+            STEP_DOCUMENTS
+        ),
+        *(
             derived_rows(
                 item, step=step, rank=rank, epoch=epoch, positions=positions, deriver=deriver
             )
-            for rank, epoch, positions in rank_positions(database, piece, step)
-        ]
-    else:
-        rows = database.table(_DOCUMENT_QUERY + "piece = ? AND step = ?", [piece, step])
-        parts.append(rows.cast(STEP_DOCUMENTS))
+            for rank, epoch, positions in derivable_positions(database, piece, step)
+        ),
+    ]
     return pa.concat_tables(parts).sort_by(
         [("rank", "ascending"), ("sample_position", "ascending")]
     )
 
 
-def rank_positions(database: Database, piece: int, step: int) -> list[tuple[int, int, Int64Array]]:
-    """Return (rank, epoch, sample positions) of every ingested rank of `step` in `piece`."""
+def derivable_positions(
+    database: Database, piece: int, step: int
+) -> list[tuple[int, int, Int64Array]]:
+    """Return (rank, epoch, sample positions) of the ingested ranks that recorded runs only.
+
+    A rank that could not read a block records documents at such steps, whatever its piece does.
+    """
     found: dict[tuple[int, int], list[Int64Array]] = {}
     for rank, epoch, first, samples in database.rows(
-        "SELECT rank, epoch, first_position, samples FROM sample_runs "
-        "WHERE piece = ? AND step = ? ORDER BY rank, first_position",
-        [piece, step],
+        "SELECT r.rank, r.epoch, r.first_position, r.samples FROM sample_runs r "
+        "JOIN deliveries d USING (piece, step, rank) "
+        "WHERE r.piece = ? AND r.step = ? AND d.replica = 0 AND d.record = ? "
+        "ORDER BY r.rank, r.first_position",
+        [piece, step, RUNS],
     ):
         run = np.arange(first, first + samples, dtype=np.int64)
         found.setdefault((rank, epoch), []).append(run)

@@ -12,9 +12,12 @@ from ...loader.arrays import Int64Array, concatenate
 from ...loader.errors import CorruptBlock
 from ...loader.lineage import Span
 from ...loader.pieces import Piece
+from ...loader.schedule import BatchSchedule
 from .database import Database
 from .derive import Deriver
 from .views import condition
+
+RECORDS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,14 @@ class _Record:
     positions: Int64Array
 
 
+@dataclass(frozen=True, slots=True)
+class _Step:
+    piece: int
+    step: int
+    epoch: int
+    ranks: list[_Record]
+
+
 def verify(
     database: Database,
     deriver: Deriver,
@@ -64,30 +75,18 @@ def verify(
     """
     records = 0
     differences: list[Difference] = []
-    before = 0
-    for piece, step, epoch, ranks in _steps(database, spans):
-        most = max(len(record.positions) for record in ranks)
-        padding = _padding(ranks, max(most, before))
-        before = most
-        try:
-            found = deriver.digests(
-                pieces[piece - 1], epoch, [record.positions for record in ranks], padding
-            )
-            # A step that is short on all ranks was padded, or the batch became smaller.
-            if found != [record.digest for record in ranks] and any(padding):
-                unpadded = deriver.digests(
-                    pieces[piece - 1], epoch, [r.positions for r in ranks], _padding(ranks, most)
-                )
-                found = unpadded if unpadded == [r.digest for r in ranks] else found
-            words = [digest.hex() for digest in found]
-        except CorruptBlock as error:
-            words = [str(error)] * len(ranks)
-        records += len(ranks)
+    for one in _steps(database, spans):
+        words = _found(database, deriver, pieces[one.piece - 1], one)
+        records += len(one.ranks)
         differences += [
             Difference(
-                piece=piece, step=step, rank=record.rank, recorded=record.digest.hex(), found=word
+                piece=one.piece,
+                step=one.step,
+                rank=record.rank,
+                recorded=record.digest.hex(),
+                found=word,
             )
-            for record, word in zip(ranks, words, strict=True)
+            for record, word in zip(one.ranks, words, strict=True)
             if record.digest.hex() != word
         ]
         if advance is not None:
@@ -97,15 +96,72 @@ def verify(
     return Verification(records=records, differences=tuple(differences[:stop_after]))
 
 
-def _padding(ranks: Sequence[_Record], size: int) -> list[int]:
-    return [size - len(record.positions) for record in ranks]
+def _found(database: Database, deriver: Deriver, piece: Piece, one: _Step) -> list[str]:
+    """Return for each rank the digest that the corpus gives now, or why there is none."""
+    positions = [record.positions for record in one.ranks]
+    padding = padding_of(piece, one.step, [len(part) for part in positions])
+    try:
+        found = deriver.digests(piece, one.epoch, positions, padding)
+        for index, record in enumerate(one.ranks):
+            if found[index] == record.digest:
+                continue
+            blocks = lost_blocks(database, piece.piece, record.rank, one.step)
+            if not blocks:
+                continue
+            # What was unreadable in training, and masked, may be readable now.
+            part = slice(index, index + 1)
+            (masked,) = deriver.digests(
+                piece, one.epoch, positions[part], padding[part], lost=blocks
+            )
+            found[index] = masked if masked == record.digest else found[index]
+    except CorruptBlock as error:
+        return [str(error)] * len(one.ranks)
+    return [digest.hex() for digest in found]
 
 
-def _steps(
-    database: Database, spans: tuple[Span, ...]
-) -> Iterator[tuple[int, int, int, list[_Record]]]:
-    """Yield (piece, step, epoch, records of its ranks) in the order of steps."""
+def padding_of(piece: Piece, step: int, samples: Sequence[int]) -> list[int]:
+    """Return how many rows of padding each rank of a step got beside its `samples`."""
+    if piece.terms.get("end") != "pad":
+        return [0] * len(samples)
+    share = BatchSchedule.of(piece.terms["batch"]).size_at(step) // piece.dp_size
+    return [share - count for count in samples]
+
+
+def lost_blocks(database: Database, piece: int, rank: int, step: int) -> tuple[int, ...]:
+    """Return the blocks that `rank` could not read in `piece` up to `step`, and masked."""
+    rows = database.rows(
+        "SELECT DISTINCT (content->>'block')::BIGINT AS block FROM events WHERE piece = ? "
+        "AND rank = ? AND step <= ? AND event = 'corrupt_block' ORDER BY block",
+        [piece, rank, step],
+    )
+    return tuple(int(block) for (block,) in rows)
+
+
+def _steps(database: Database, spans: tuple[Span, ...]) -> Iterator[_Step]:
+    """Yield the steps, with the records of their ranks, in order."""
+    for first, last in _parts(database, spans):
+        yield from _steps_between(database, spans, first, last)
+
+
+def _parts(database: Database, spans: tuple[Span, ...]) -> Iterator[tuple[int, int]]:
+    """Yield ranges of steps whose records together are few enough to be held in memory."""
     where = condition(spans)
+    rows = database.rows(
+        "SELECT min(step), max(step), count(*) FROM deliveries "  # noqa: S608 (numbers only)
+        f"WHERE replica = 0 AND {where}"
+    )
+    first, last, records = rows[0]
+    if not records:
+        return
+    share = max(1, RECORDS_AT_ONCE * (last - first + 1) // records)
+    for low in range(first, last + 1, share):
+        yield low, min(low + share - 1, last)
+
+
+def _steps_between(
+    database: Database, spans: tuple[Span, ...], first: int, last: int
+) -> Iterator[_Step]:
+    where = f"step BETWEEN {first} AND {last} AND {condition(spans)}"
     rows = database.rows(
         "SELECT piece, step, epoch, rank, digest, (SELECT list((r.first_position, r.samples) "  # noqa: S608
         "ORDER BY r.first_position) FROM sample_runs r WHERE r.piece = d.piece "
@@ -113,12 +169,8 @@ def _steps(
         f"WHERE replica = 0 AND {where} ORDER BY step, piece, rank"
     )
     for (piece, step, epoch), group in groupby(rows, key=lambda row: row[:3]):
-        yield (
-            piece,
-            step,
-            epoch,
-            [_Record(rank, digest, _positions(runs or [])) for *_, rank, digest, runs in group],
-        )
+        ranks = [_Record(rank, digest, _positions(runs or [])) for *_, rank, digest, runs in group]
+        yield _Step(piece, step, epoch, ranks)
 
 
 def _positions(runs: Sequence[Sequence[int]]) -> Int64Array:
