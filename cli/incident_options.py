@@ -18,7 +18,7 @@ from ..quarantine.respond.incident import Incident, IncidentStore
 from ..quarantine.respond.situation import next_command
 from ..quarantine.respond.telemetry import ledger_series
 from ..quarantine.respond.watchplan import WatchPlan
-from .output import emit, json_option, mutation_options, run_option
+from .output import clean, emit, json_option, mutation_options, run_option
 from .respond_options import actor_option
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -68,7 +68,9 @@ def said(
     base = {"id": incident.id, "done": done, "state": case.state, "next": case.next_step}
 
     def render(out: Console) -> None:
-        out.print(f"{incident.id}: {what}" if done else f"would {what}; say --yes to do it")
+        text = f"{incident.id}: {what}" if done else f"would {what}; say --yes to do it"
+        for line in text.split("\n"):
+            out.print(clean(line, limit=400))
         if done:
             out.print(f"next: {next_command(incident, run)}")
 

@@ -20,6 +20,7 @@ from ..quarantine.respond.selection import Selection, select
 from ..quarantine.respond.status import Decision, active_skips, status_of
 from .output import (
     acts,
+    clean,
     emit,
     json_option,
     manifest_option,
@@ -241,7 +242,7 @@ def why(*, doc: int, run: Path, manifest: Path | None, as_json: bool) -> None:
 
     def render(out: Console) -> None:
         by = f" by decision {found.entry.sequence}" if found.entry else ""
-        out.print(f"document {doc} of {facts.shard} is {found.state}{by}")
+        out.print(clean(f"document {doc} of {facts.shard} is {found.state}{by}", limit=400))
         if found.trail:
             show_entries(out, "", found.trail)
 

@@ -16,7 +16,7 @@ from ..loader.run import Run
 from ..quarantine.respond.chain import ChainHead
 from ..quarantine.respond.decisions import Appended, DecisionLog, entry_json
 from ..quarantine.respond.status import Decision, Entry
-from .output import emit, say, table
+from .output import clean, emit, say, table
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -83,12 +83,13 @@ def decide(
     """Append `decision` if `act`, and show what was or would be written; nobody is overlooked."""
     done = log.append_after(decision, seen=seen) if act else None
     payload = _decided(decision, done)
+    what = clean(decision.scope.describe(), limit=200)
 
     def render(out: Console) -> None:
         if done is None:
-            out.print(f"would {decision.action} {decision.scope.describe()}; say --yes to do it")
+            out.print(f"would {decision.action} {what}; say --yes to do it")
             return
-        out.print(f"decision {done.entry.sequence}: {decision.action} {decision.scope.describe()}")
+        out.print(f"decision {done.entry.sequence}: {decision.action} {what}")
         if done.earlier:
             show_entries(out, "Meanwhile others decided", done.earlier)
 

@@ -252,6 +252,15 @@ def test_an_escalated_incident_is_taken_up_again(desk: Desk) -> None:
     assert (shown["state"], shown["next"]) == ("opened", "confirm")
 
 
+def test_a_hostile_reason_does_nothing_to_the_terminal(desk: Desk) -> None:
+    desk.json("open", "--onset", "60", "--yes")
+
+    shown = desk.type("dismiss", "INC-0001", "--reason", "a\x1b[2J\u202eb", "--yes").output
+
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+
+
 def test_an_unknown_incident_is_said_with_the_known_ones(desk: Desk) -> None:
     desk.json("open", "--onset", "60", "--yes")
 
