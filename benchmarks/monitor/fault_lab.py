@@ -20,7 +20,7 @@ from shardward.quarantine.diagnose.probes import Probes
 from shardward.quarantine.diagnose.series import Series
 
 STEPS, FAULT, LASTS = 220, 140, 6
-VOCABULARY, LENGTH, ROWS, WIDTH, HEADS = 64, 33, 16, 32, 4
+VOCABULARY, LENGTH, ROWS, WIDTH, HEADS = 64, 33, 24, 32, 4
 RARE = 4
 RATE = 3e-3
 SOURCES = ("web", "code", "books")
@@ -107,18 +107,19 @@ class Lab:
 
     def _optimizer(self) -> torch.optim.Optimizer:
         betas = (0.9, 0.9999) if self.fault == "moments" else (0.9, 0.95)
-        return torch.optim.AdamW(self.model.parameters(), lr=RATE, betas=betas)
+        return torch.optim.AdamW(self.model.parameters(), lr=self._rate(0), betas=betas)
 
     def _bigrams(self, index: int) -> np.ndarray:
         """Return a transition table over the usual tokens; rare ones are the last few."""
         usual = VOCABULARY - RARE
         random = np.random.default_rng(1000 * self.seed + index)
         table = np.zeros((VOCABULARY, VOCABULARY))
-        table[:, :usual] = random.dirichlet(np.full(usual, 0.05 + 0.02 * index), VOCABULARY)
+        table[:, :usual] = random.dirichlet(np.full(usual, 0.04 + 0.08 * index), VOCABULARY)
         return table
 
     def _batch(self, mix: np.ndarray) -> tuple[Tensor, np.ndarray]:
-        sources = self.random.choice(len(SOURCES), ROWS, p=mix)
+        edges = np.round(np.cumsum(mix) * ROWS)
+        sources = np.searchsorted(edges, np.arange(ROWS), side="right")
         tokens = np.zeros((ROWS, LENGTH), dtype=np.int64)
         tokens[:, 0] = self.random.integers(0, VOCABULARY - RARE, ROWS)
         for place in range(1, LENGTH):
@@ -174,13 +175,14 @@ class Lab:
     def _rate(self, step: int) -> float:
         """Return the planned learning rate: the fault "rate" plans a peak that is too high."""
         if self.fault == "rate" and step >= FAULT:
-            return RATE * min(1 + 4 * (step - FAULT), 60.0)
-        return RATE
+            return RATE * 100
+        return 10 * RATE if self.fault == "moments" else RATE
 
     def _scale_queries(self, factor: float) -> None:
         with torch.no_grad():
             for block in self.model.blocks:
                 block.qkv.weight[: 2 * WIDTH].mul_(factor)
+                block.out.weight.mul_(math.sqrt(factor))
 
     def _forget_rare_moments(self) -> None:
         group = self.optimizer.param_groups[0]
