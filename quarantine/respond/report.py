@@ -55,10 +55,7 @@ def build_report(
         IntegrityError: evidence was edited.
         FormatError: an attachment is not what the schema says.
     """
-    events = incident.events()
-    attached = {name: incident.attached(name) for name in ATTACHMENTS}
-    opened = events[0].summary
-    report: dict[str, Any] = {
+    report = {
         "format": "shardward.incident",
         "version": 1,
         "id": incident.id,
@@ -67,40 +64,58 @@ def build_report(
         "state": state or incident.case().state,
         "round": incident.case().round,
         "outcome": outcome(incident),
-        "summary": "",
-        "trigger": "",
-        "resolution": "",
-        "impact": _impact(incident, attached["impact"]),
-        "timeline": [_timeline(event) for event in events],
-        "detection": {
-            "kind": opened["kind"],
-            "onset": opened["onset"],
-            "detected": opened["detected"],
-            "delay_steps": opened["detected"] - opened["onset"],
-            "event": incident.evidence(events[0], "event"),
-            "context": {**run.context, **incident.evidence(events[0], "context")},
-        },
-        "confirm": _confirm(incident),
-        "window": _evidence(incident, "identify", "window"),
-        "causes": (attached["causes"] or {}).get("causes", []),
-        "trials": (attached["trials"] or {}).get("trials", []),
-        "suspects": (attached["suspects"] or {}).get("suspects", []),
+        "timeline": [_timeline(event) for event in incident.events()],
+        "detection": _detection(incident, run),
         "decisions": _decisions(incident),
         "decision_log": DecisionLog(run.path).head().to_json(),
-        "rewind": _evidence(incident, "rewind", "plan"),
-        "skip": _summary_of(incident, "skip"),
-        "resume": _evidence(incident, "resume", "orders"),
-        "watch": _evidence(incident, "watch", "watch"),
-        "proof": attached["proof"],
-        "rebuild": attached["rebuild"],
         "actions": _actions(incident),
-        "curves": attached["curves"] or {"branches": []},
-        "lessons": (attached["lessons"] or {}).get("lessons", list(LESSONS)),
         "commands": [*_commands(incident, run), *commands],
+        **_steps(incident),
+        **_attachments(incident),
     }
     report |= narrative(report)
     validate(report, "incident.v1", f"the report of {incident.id}")
     return report
+
+
+def _detection(incident: Incident, run: Run) -> dict[str, Any]:
+    event = incident.events()[0]
+    opened = event.summary
+    return {
+        "kind": opened["kind"],
+        "onset": opened["onset"],
+        "detected": opened["detected"],
+        "delay_steps": opened["detected"] - opened["onset"],
+        "event": incident.evidence(event, "event"),
+        "context": {**run.context, **incident.evidence(event, "context")},
+    }
+
+
+def _steps(incident: Incident) -> dict[str, Any]:
+    """Return the evidence of the response's steps, None where one was not done."""
+    return {
+        "confirm": _confirm(incident),
+        "window": _evidence(incident, "identify", "window"),
+        "rewind": _evidence(incident, "rewind", "plan"),
+        "skip": _summary_of(incident, "skip"),
+        "resume": _evidence(incident, "resume", "orders"),
+        "watch": _evidence(incident, "watch", "watch"),
+    }
+
+
+def _attachments(incident: Incident) -> dict[str, Any]:
+    """Return what was stored beside the steps."""
+    attached = {name: incident.attached(name) for name in ATTACHMENTS}
+    return {
+        "impact": _impact(incident, attached["impact"]),
+        "causes": (attached["causes"] or {}).get("causes", []),
+        "trials": (attached["trials"] or {}).get("trials", []),
+        "suspects": (attached["suspects"] or {}).get("suspects", []),
+        "proof": attached["proof"],
+        "rebuild": attached["rebuild"],
+        "curves": attached["curves"] or {"branches": []},
+        "lessons": (attached["lessons"] or {}).get("lessons", list(LESSONS)),
+    }
 
 
 def validate(value: object, schema: str, where: str) -> None:
