@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from dataclasses import asdict, dataclass
@@ -10,11 +11,15 @@ from typing import Any
 from numpy.typing import NDArray
 
 from .blocks import BlockData
-from .errors import CorruptBlock
+from .errors import CorruptBlock, UnreachableShard
 from .manifest import Manifest
 
+LOG = logging.getLogger(__name__)
 RETRIES = 2
 RETRY_SECONDS = 0.05
+LONGEST_WAIT = 10.0
+LOST_BLOCKS, LOST_SHARE = 8, 0.01
+"""So many blocks, or this share of all, may be masked; more is no accident of single blocks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,15 +42,20 @@ class BlockLoader:
 
     Args:
         manifest: the corpus.
-        hold_corrupt: return None for a block that stays unreadable instead of raising.
+        hold_corrupt: return None for a block that stays damaged instead of raising.
+        patience: seconds to wait for a shard that the store does not hand out. An outage is never
+            held: training on masks would go on as if nothing were wrong.
 
     Attributes:
         lost: blocks given up, in the order in which they were met.
     """
 
-    def __init__(self, manifest: Manifest, *, hold_corrupt: bool) -> None:
+    def __init__(self, manifest: Manifest, *, hold_corrupt: bool, patience: float) -> None:
         self._manifest = manifest
         self._hold_corrupt = hold_corrupt
+        self._patience = patience
+        self._most_lost = max(LOST_BLOCKS, int(LOST_SHARE * manifest.header.blocks))
+        self._closed = threading.Event()
         self._reading: dict[int, tuple[str, float]] = {}
         self.lost: list[LostBlock] = []
 
@@ -56,14 +66,15 @@ class BlockLoader:
         on to sixteen decoded blocks would make the allocator go through fresh pages for ever.
 
         Raises:
-            CorruptBlock: it stays unreadable and `hold_corrupt` is not set.
+            CorruptBlock: it stays damaged, and `hold_corrupt` is not set or too many were.
+            UnreachableShard: the store did not hand it out for `patience` seconds.
         """
         shard, thread = self._manifest.shard_of(block), threading.get_ident()
         self._reading[thread] = (shard.uri, time.monotonic())
         try:
             data = self._read(block)
         except CorruptBlock as error:
-            if not self._hold_corrupt:
+            if not self._hold_corrupt or len(self.lost) >= self._most_lost:
                 raise
             self._give_up(block, error)
             return None
@@ -77,13 +88,29 @@ class BlockLoader:
         now = time.monotonic()
         return [(uri, now - since) for uri, since in list(self._reading.values())]
 
+    def close(self) -> None:
+        """Let reads that wait for the store give up."""
+        self._closed.set()
+
     def _read(self, block: int) -> BlockData:
         for attempt in range(RETRIES):
             try:
-                return self._manifest.open_block(block)
+                return self._reached(block)
             except CorruptBlock:
                 time.sleep(RETRY_SECONDS * (attempt + 1))
-        return self._manifest.open_block(block)
+        return self._reached(block)
+
+    def _reached(self, block: int) -> BlockData:
+        """Read `block`, waiting longer and longer while the store fails."""
+        pause, until = RETRY_SECONDS, time.monotonic() + self._patience
+        while True:
+            try:
+                return self._manifest.open_block(block)
+            except UnreachableShard as error:
+                if time.monotonic() + pause > until or self._closed.wait(pause):
+                    raise
+                LOG.warning("waiting for the store: %s", error)
+                pause = min(2 * pause, LONGEST_WAIT)
 
     def _give_up(self, block: int, error: CorruptBlock) -> None:
         span, shard = self._manifest.span(block), self._manifest.shard_of(block)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from .arrays import Int64Array
 from .blocks import BlockData, logical_digest, token_dtype
-from .errors import CorpusError, CorruptBlock
+from .errors import CorpusError, CorruptBlock, UnreachableShard
 from .sources import ShardReader, open_shard
 from .sources.columns import string_array, text_block, token_block
 from .sources.opening import join
@@ -79,10 +79,14 @@ class BlockReader:
 
         Raises:
             CorruptBlock: the shard cannot be read or has another number of rows there.
+            UnreachableShard: the store does not hand it out.
         """
         span, shard = self._manifest.span(block), self._manifest.shard_of(block)
         try:
             table = self._shard(shard).read(span, columns)
+        except UnreachableShard:
+            self._forget(shard)
+            raise
         except CorpusError as error:
             self._forget(shard)
             raise CorruptBlock(str(error)) from error

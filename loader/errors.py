@@ -3,7 +3,8 @@
 ShardwardError            exit 1
 ├── UsageError            exit 2  options that contradict each other
 ├── CorpusError                   a shard, row or manifest that cannot be used
-│   └── CorruptBlock              a block whose content is not what the manifest recorded
+│   ├── CorruptBlock              a block whose content is not what the manifest recorded
+│   └── UnreachableShard          a shard that the store does not hand out at the moment
 ├── FormatError                   a file that is malformed or of an unknown version
 ├── MismatchError                 a cursor, revision or run made for another plan or manifest
 ├── TopologyError                 a batch that cannot be split over the ranks asked for
@@ -41,6 +42,10 @@ class CorpusError(ShardwardError):
 
 class CorruptBlock(CorpusError):
     """A block whose content is not what the manifest recorded."""
+
+
+class UnreachableShard(CorpusError):
+    """A shard that the store does not hand out at the moment: missing, refused or timed out."""
 
 
 class FormatError(ShardwardError):

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import socket
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .errors import IntegrityError
+from .errors import Busy, IntegrityError
+
+LOCK_PATIENCE = 60.0
+NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+"""What file systems say that have no locks."""
+NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES)
+"""What file systems say that have no hard links."""
+
+_LOCK_PAUSE = 0.005
 
 
 def sync_directory(directory: Path) -> None:
@@ -42,7 +53,7 @@ def publish_new(path: Path, data: bytes) -> bool:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _write_temporary(path, data)
     try:
-        os.link(temporary, path)
+        _link_new(temporary, path)
     except FileExistsError:
         if path.read_bytes() != data:
             raise IntegrityError(
@@ -57,12 +68,88 @@ def publish_new(path: Path, data: bytes) -> bool:
 
 
 @contextmanager
-def exclusive_lock(path: Path) -> Iterator[None]:
-    """Hold an advisory lock on `path` (created if missing), waiting for other holders."""
+def exclusive_lock(path: Path, *, patience: float = LOCK_PATIENCE) -> Iterator[None]:
+    """Hold a lock on `path` (created if missing), waiting `patience` seconds for other holders.
+
+    Where the file system has no locks, the lock is a file beside it that only one process can
+    create; one that its creator left behind when it died is taken over.
+
+    Raises:
+        Busy: another process held it all the time.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
+    until = time.monotonic() + patience
     with path.open("ab") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        stand_in: Path | None = None
+        while not (held := _flock(handle.fileno())):
+            if held is None and _create_stand_in(path.with_name(f"{path.name}.held")):
+                stand_in = path.with_name(f"{path.name}.held")
+                break
+            if time.monotonic() > until:
+                raise Busy(
+                    f"{path} was locked by another process for {patience:.0f} s; wait for it, or "
+                    "stop the process that hangs"
+                )
+            time.sleep(_LOCK_PAUSE)
+        try:
+            yield
+        finally:
+            if stand_in is not None:
+                stand_in.unlink(missing_ok=True)
+
+
+def _flock(handle: int) -> bool | None:
+    """Return True if locked, False if another holds it, None if the file system has no locks."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno in NO_LOCKS:
+            return None
+        raise
+    return True
+
+
+def _create_stand_in(path: Path) -> bool:
+    """Create the stand-in for a lock; False if a process that may live has it."""
+    name = f"{os.getpid()} {socket.gethostname()}"
+    try:
+        with path.open("x") as handle:
+            handle.write(name)
+    except FileExistsError:
+        if _left_behind(path):
+            path.unlink(missing_ok=True)
+        return False
+    return True
+
+
+def _left_behind(path: Path) -> bool:
+    """Whether the process that created `path` ran on this host and is gone."""
+    try:
+        pid, host = path.read_text().split()
+        if host != socket.gethostname():
+            return False
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
+
+
+def _link_new(temporary: Path, path: Path) -> None:
+    """Give `temporary` the name `path` if that is free; FileExistsError if it is not."""
+    try:
+        os.link(temporary, path)
+    except OSError as error:
+        if isinstance(error, FileExistsError) or error.errno not in NO_LINKS:
+            raise
+        # Without hard links two writers of one name could both rename, so one at a time.
+        with exclusive_lock(path.parent / ".publish.lock"):
+            if path.exists():
+                raise FileExistsError(path) from error
+            temporary.rename(path)
 
 
 def _write_temporary(path: Path, data: bytes) -> Path:

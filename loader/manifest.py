@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ class Manifest:
         """
         directory = Path(path)
         header = read_header(directory)
-        for name in (SHARDS, BLOCKS):
+        for name in (SHARDS, BLOCKS, SOURCES, lengths_name(header.tokenizer)):
             _check_table(directory / name, header.tables.get(name))
         return cls(directory, header, root or header.root)
 
@@ -194,9 +195,11 @@ class Manifest:
         first = self._geometry.first_document
         codes = np.empty(len(docs), np.uint16)
         blocks = self._geometry.block_of(docs)
-        for block in np.unique(blocks):
-            chosen = blocks == block
-            low, high = int(first[block]), int(first[block + 1])
+        order = np.argsort(blocks, kind="stable")
+        edges = np.flatnonzero(np.diff(blocks[order], prepend=-1, append=-1))
+        for start, end in pairwise(edges.tolist()):
+            chosen = order[start:end]
+            low, high = (int(edge) for edge in first[blocks[chosen[0]] :][:2])
             codes[chosen] = self.sources(low, high)[docs[chosen] - low]
         return codes
 

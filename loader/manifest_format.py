@@ -75,6 +75,14 @@ class Shard:
     blocks: int
     format: str
 
+    def __post_init__(self) -> None:
+        parts = self.uri.split("/")
+        if "://" in self.uri or "\0" in self.uri or {"", ".", ".."} & set(parts):
+            raise FormatError(
+                f"the manifest names the shard {self.uri!r}, which may lie outside the corpus "
+                "root; use the manifest that 'shardward corpus index' made"
+            )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusSchema:

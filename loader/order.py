@@ -7,10 +7,12 @@ memory proportional to the blocks; documents are looked up window by window.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 
 from .arrays import Int64Array, UInt32Array, concatenate, members
+from .errors import IntegrityError
 from .geometry import Geometry
 from .packing import WindowTable
 from .permutation import Permutation, derive_key
@@ -52,10 +54,13 @@ class Layout:
         block = self.geometry.block_of(self.held_out)
         documents = np.bincount(block, minlength=blocks).astype(np.int64)
         tokens = np.zeros(blocks, dtype=np.int64)
-        for index in np.unique(block):
-            low, high = self.geometry.first_document[index : index + 2]
-            lengths = self.lengths(int(low), int(high))
-            tokens[index] = int(lengths[self.held_out[block == index] - low].sum(dtype=np.int64))
+        # Held-out ordinals are sorted, so those of one block stand together.
+        edges = np.flatnonzero(np.diff(block, prepend=-1, append=blocks))
+        for start, end in pairwise(edges.tolist()):
+            chosen = self.held_out[start:end]
+            low, high = int(chosen[0]), int(chosen[-1]) + 1
+            lengths = self.lengths(low, high)[chosen - low]
+            tokens[block[start]] = int(lengths.sum(dtype=np.int64))
         return documents, tokens
 
 
@@ -106,7 +111,7 @@ class EpochOrder:
         first = layout.geometry.first_document
         spans = [(int(first[block]), int(first[block + 1])) for block in self.blocks(window)]
         docs = concatenate([np.arange(low, high, dtype=np.int64) for low, high in spans])
-        lengths = concatenate([layout.lengths(low, high).astype(np.int64) for low, high in spans])
+        lengths = concatenate([self._lengths(int(block)) for block in self.blocks(window)])
         seed, epoch = layout.plan.seed, self.epoch
         return WindowTable(
             plan=layout.plan,
@@ -118,6 +123,19 @@ class EpochOrder:
             sample_key=derive_key(seed, epoch, SAMPLE_KEY, window),
         )
 
+    def _lengths(self, block: int) -> Int64Array:
+        """Return the token lengths of `block`, int64[documents], checked by their sum."""
+        geometry = self.layout.geometry
+        low, high = geometry.first_document[block : block + 2]
+        lengths = self.layout.lengths(int(low), int(high)).astype(np.int64)
+        if int(lengths.sum()) != int(geometry.block_tokens[block]):
+            raise IntegrityError(
+                f"the length sidecar gives block {block} (documents {low} to {high - 1}) "
+                f"{lengths.sum()} tokens, the manifest says {geometry.block_tokens[block]}; "
+                "restore the sidecar, or index the corpus anew and compare the fingerprints"
+            )
+        return lengths
+
     def window_of_documents(self, docs: Int64Array) -> Int64Array:
         """Return the window of each document, int64[n]; needs no table and no lengths."""
         ranks = self._cipher.inverse(self.layout.geometry.block_of(docs))
@@ -126,12 +144,14 @@ class EpochOrder:
     def positions_of(self, docs: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return `(index into docs, position)` of every sample that holds a piece of a document.
 
-        Both are int64[k], sorted by index and position. A held-out document has no position.
+        Both are int64[k], sorted by index and position. A held-out document has no position, nor
+        has an ordinal outside the corpus.
         """
-        windows = self.window_of_documents(docs)
+        inside = np.flatnonzero((docs >= 0) & (docs < self.layout.geometry.documents))
+        windows = self.window_of_documents(docs[inside])
         found: list[tuple[Int64Array, Int64Array]] = []
         for window in np.unique(windows):
-            chosen = np.flatnonzero(windows == window)
+            chosen = inside[windows == window]
             index, position = self.window(int(window)).positions_of(docs[chosen])
             found.append((chosen[index], position))
         index = concatenate([pair[0] for pair in found])

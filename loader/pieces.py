@@ -22,7 +22,9 @@ class Piece:
 
     The parent owns steps <= `fork_step`; this piece starts at `fork_step + 1`. `topology` holds
     "dp_size" and "replicas"; `cursor` is the loaded cursor as JSON; `launch` is the token that
-    all ranks of one start share; `record` is "documents" or "runs".
+    all ranks of one start share; `record` is "documents" or "runs". `terms` is what else the
+    ranks must agree on to take the same samples: batch schedule, micro-batches, epochs, what
+    happens at an epoch's end and at a corrupt block.
     """
 
     piece: int
@@ -32,9 +34,11 @@ class Piece:
     cursor: Mapping[str, Any]
     topology: Mapping[str, int]
     revision: int
+    revision_digest: str | None
     mode: str
     launch: str
     record: str
+    terms: Mapping[str, Any]
     created: str
 
     def __post_init__(self) -> None:

@@ -28,7 +28,7 @@ from .records import NoteRecord, prepare_note
 from .revision_store import list_revisions
 from .run_launch import launch_token
 from .run_locks import RankSlot, live_holder, take_slot
-from .run_rules import check_cursor, check_join, check_load
+from .run_rules import check_cursor, check_join, check_load, check_same_cursor
 from .topology import Topology
 
 LOG = logging.getLogger(__name__)
@@ -221,6 +221,12 @@ class Run:
             joined = next((item for item in pieces if item.launch == token), None)
             slot = self._take_slot(topology, token, trial=reason == "trial", first=joined is None)
             try:
+                if joined is None:
+                    check_load(
+                        pieces, self.head(), cursor, reason=reason, revision=revision, fork=fork
+                    )
+                else:
+                    check_same_cursor(joined, cursor)
                 ours = Piece(
                     piece=len(pieces) + 1,
                     parent=cursor.piece,
@@ -236,14 +242,11 @@ class Run:
                     terms=dict(terms or {}),
                     created=_now(),
                 )
-                if joined is not None:
-                    check_join(joined, cursor, ours)
-                else:
-                    check_load(
-                        pieces, self.head(), cursor, reason=reason, revision=revision, fork=fork
-                    )
+                if joined is None:
                     publish_piece(self.path / "pieces", ours)
                     joined = ours
+                else:
+                    check_join(joined, ours)
                 self._head_to(joined)
             except BaseException:
                 slot.release()

@@ -27,11 +27,13 @@ def launch_token(launch: str | None, environment: Mapping[str, str], *, processe
     if processes == 1:
         return secrets.token_hex(8)
     for name, needed, counted in _SCHEDULERS:
-        if all(environment.get(key) for key in needed):
+        # A static rendezvous of torchrun calls every job "none", so two starts would look alike.
+        if all(environment.get(key, "none") not in ("", "none") for key in needed):
             parts = [environment[key] for key in needed]
             parts += [environment.get(key, "0") for key in counted]
             return "-".join([name, *parts])
     raise TopologyError(
         f"a job of {processes} processes needs a token that all of them share and no other start "
-        "has; pass launch=…, set SHARDWARD_LAUNCH, or start it with torchrun or srun"
+        "has; pass launch=…, set SHARDWARD_LAUNCH, or start it with srun or with torchrun and a "
+        "--rdzv-id of its own"
     )

@@ -6,7 +6,6 @@ when the process dies. Its content says who holds it, for the message the second
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
@@ -16,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import Busy
-
-_REFUSED = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+from .files import NO_LOCKS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +109,7 @@ def _lock(handle: int) -> bool | None:
     except BlockingIOError:
         return None
     except OSError as error:
-        if error.errno in _REFUSED:
+        if error.errno in NO_LOCKS:
             return False
         raise
     return True

@@ -9,7 +9,9 @@ from .errors import MismatchError, NotFound, SupersededCursor
 from .head import Head
 from .lineage import leaves_at
 from .pieces import Piece
-from .topology import Topology
+
+AGREED = ("topology", "reason", "revision", "revision_digest", "mode", "record", "terms")
+"""Fields of a piece that every rank of a launch must bring alike."""
 
 
 def check_cursor(cursor: Cursor, plan_id: str) -> None:
@@ -25,8 +27,8 @@ def check_cursor(cursor: Cursor, plan_id: str) -> None:
         )
 
 
-def check_join(piece: Piece, cursor: Cursor, topology: Topology) -> None:
-    """Refuse a rank that brings another cursor or topology than the rank that opened `piece`.
+def check_same_cursor(piece: Piece, cursor: Cursor) -> None:
+    """Refuse a rank that loads another cursor than the rank that opened `piece`.
 
     Raises:
         MismatchError: with both values.
@@ -38,12 +40,25 @@ def check_join(piece: Piece, cursor: Cursor, topology: Topology) -> None:
             f"piece {piece.cursor.get('piece')}; give all ranks one checkpoint, and each start "
             "(a rewind within a process too) a launch token of its own"
         )
-    ours = {"dp_size": topology.dp_size, "replicas": topology.replicas}
-    if ours != dict(piece.topology):
-        raise MismatchError(
-            f"this rank says {ours}, the launch {piece.launch!r} opened piece {piece.piece} with "
-            f"{dict(piece.topology)}; give all ranks one topology"
-        )
+
+
+def check_join(piece: Piece, ours: Piece) -> None:
+    """Refuse a rank that would not take the samples that the others leave for it.
+
+    Args:
+        piece: opened by the first rank of the launch.
+        ours: what this rank would have opened.
+
+    Raises:
+        MismatchError: with both values.
+    """
+    for name in AGREED:
+        mine, theirs = getattr(ours, name), getattr(piece, name)
+        if mine != theirs:
+            raise MismatchError(
+                f"this rank brings {name} {mine}, the launch {piece.launch!r} opened piece "
+                f"{piece.piece} with {theirs}; give all ranks of a start the same {name}"
+            )
 
 
 def check_load(

@@ -48,7 +48,7 @@ def count_steps(walker: Walker, place: Place, *, windows: int = EXACT_WINDOWS) -
     if walker.epochs is None:
         raise UsageError("epochs have no end, so neither have steps; give a number of epochs")
     low = high = step = place.step
-    start = place.position
+    start, sampled = place.position, False
     for epoch in range(place.epoch, walker.epochs):
         samples, error = _survivors(walker, epoch, start, windows)
         step, low, high = (
@@ -60,7 +60,8 @@ def count_steps(walker: Walker, place: Place, *, windows: int = EXACT_WINDOWS) -
             )
         )
         start = 0
-    return StepEstimate(last_step=step, error=max(high - step, step - low))
+        sampled = sampled or error > 0
+    return StepEstimate(last_step=step, error=max(int(sampled), high - step, step - low))
 
 
 def _survivors(walker: Walker, epoch: int, start: int, windows: int) -> tuple[int, int]:
@@ -84,7 +85,8 @@ def _survivors(walker: Walker, epoch: int, start: int, windows: int) -> tuple[in
     # Sampling without replacement: the variance shrinks with the share that was looked at.
     share = 1 - windows / len(touched)
     error = CONFIDENCE * len(touched) * float(passed.std()) * (share / windows) ** 0.5
-    return max(0, order.positions - start - round(total)), int(np.ceil(error))
+    # Equal samples do not prove that the windows nobody looked at are equal too.
+    return max(0, order.positions - start - round(total)), max(1, int(np.ceil(error)))
 
 
 def _consume(samples: int, step: int, schedule: BatchSchedule, end: EpochEnd) -> int:

@@ -37,7 +37,8 @@ class StepSource:
         piece: branch piece that the records are for, None without a run.
         record: `documents` or `runs`.
         threads: readers that work ahead.
-        hold_corrupt: mask unreadable blocks instead of raising.
+        hold_corrupt: mask damaged blocks instead of raising.
+        patience: seconds to wait for a shard that the store does not hand out.
         The others are as in `ShardLoader`.
     """
 
@@ -54,6 +55,7 @@ class StepSource:
     record: str
     threads: int
     hold_corrupt: bool
+    patience: float
 
     @cached_property
     def layout(self) -> Layout:
@@ -82,6 +84,16 @@ class StepSource:
             mode=self.mode,
             piece=self.piece,
         )
+
+    def terms(self) -> dict[str, Any]:
+        """Return what all ranks must bring alike to share out the same samples."""
+        return {
+            "batch": [list(pair) for pair in self.schedule.pairs],
+            "micros": self.micros,
+            "epochs": self.epochs,
+            "end": self.end,
+            "on_corrupt": "hold" if self.hold_corrupt else "stop",
+        }
 
     def exclusion(self) -> Exclusion:
         """Return the revision as the plan sees it."""
@@ -119,6 +131,7 @@ class StepStream(Iterator[PreparedStep]):
             threads=source.threads,
             epochs=source.epochs,
             hold_corrupt=source.hold_corrupt,
+            patience=source.patience,
         )
 
     def __next__(self) -> PreparedStep:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from .batch import Batch
 from .cursor import Cursor, Mode
+from .errors import ShardwardError
 from .journal import JournalWriter
 from .manifest import Manifest
 from .plan import Plan
@@ -26,11 +27,11 @@ from .step_count import StepEstimate, count_steps
 from .steps import StepSource, StepStream
 from .stream_load import check_plan, check_window_bytes, load_cursor, load_loader_revision
 from .stream_stats import LoaderStats
+from .stream_warnings import StepWarnings
 from .topology import Topology
 from .walk import EpochEnd, Place
 
 LOG = logging.getLogger(__name__)
-BLANKED_SHARE_WARNING = 0.02
 
 
 class ShardLoader:
@@ -61,7 +62,8 @@ class ShardLoader:
         fork: go on from a cursor that the run's head has left behind.
         record: `documents` journals every segment, `runs` only positions and digest.
         launch: token that all ranks of this start share.
-        on_corrupt: `stop` at a block that stays unreadable, or `hold` its slots, masked.
+        on_corrupt: `stop` at a block that stays damaged, or `hold` its slots, masked.
+        patience: seconds to wait for a shard that the store does not hand out, then stop.
         transform: applied to each micro-batch with one seed per row; see `sample_seed.Transform`.
         stall_seconds: after this long without data, the shards being read are logged.
 
@@ -94,6 +96,7 @@ class ShardLoader:
         record: Literal["documents", "runs"] = "documents",
         launch: str | None = None,
         on_corrupt: Literal["stop", "hold"] = "stop",
+        patience: float = 300.0,
         transform: Transform | None = None,
         stall_seconds: float = 60.0,
     ) -> None:
@@ -117,6 +120,7 @@ class ShardLoader:
             record=record,
             threads=threads,
             hold_corrupt=on_corrupt == "hold",
+            patience=patience,
         )
         self._check_sizes(window_bytes)
         self._transform = transform
@@ -129,7 +133,9 @@ class ShardLoader:
         self._stream: StepStream | None = None
         self._prefetcher: Prefetcher[PreparedStep] | None = None
         self._micro_batches: Iterator[Batch] = iter(())
-        self._warned = self._has_ended = False
+        self._has_ended = False
+        self._failure: OSError | None = None
+        self._warnings = StepWarnings(self._source.revision.number)
         self._counted: StepEstimate | None = None
         self.stats = LoaderStats()
 
@@ -151,8 +157,10 @@ class ShardLoader:
             reason=reason,
             mode=source.mode,
             revision=source.revision.number,
+            revision_digest=source.revision.digest if source.revision.number else None,
             launch=launch,
             record=source.record,
+            terms=source.terms(),
             fork=fork,
         )
         self.piece = piece.piece
@@ -211,14 +219,21 @@ class ShardLoader:
 
         Raises:
             UsageError: it is not the step after the last delivered one.
+            OSError: the journal could not be written, so the step was not handed out.
         """
-        self._recorder.deliver(step.frame, step.after)
+        self._check_failure()
+        try:
+            self._recorder.deliver(step.frame, step.after)
+        except OSError as error:
+            # The record may stand in the journal in part; no later step may follow it.
+            self._failure = error
+            raise
         for lost in step.lost:
             self._recorder.event("corrupt_block", step.step, lost.to_json())
         if step.dropped:
             self._recorder.event("dropped_samples", step.step, {"samples": step.dropped})
         self.stats.add(step, waited)
-        self._warn_if_blanked(step)
+        self._warnings.check(step)
         if self._prefetcher is not None:
             self._prefetcher.refill()
         return self._transformed(step.batches(waited))
@@ -317,7 +332,16 @@ class ShardLoader:
             for batch in batches
         )
 
+    def _check_failure(self) -> None:
+        if self._failure is not None:
+            raise ShardwardError(
+                f"the journal could not be written ({self._failure}) at step "
+                f"{self._recorder.delivered + 1}; make room, then make a new loader from the last "
+                "checkpoint"
+            ) from self._failure
+
     def _next_step(self) -> PreparedStep:
+        self._check_failure()
         if self._stream is None:
             self._stream = self._source.steps(self.place)
             if self._source.threads:
@@ -337,15 +361,3 @@ class ShardLoader:
             self._stall_seconds,
             places,
         )
-
-    def _warn_if_blanked(self, step: PreparedStep) -> None:
-        share = step.blanked_tokens / max(step.tokens, 1)
-        if share > BLANKED_SHARE_WARNING and not self._warned:
-            self._warned = True
-            LOG.warning(
-                "%.1f %% of the tokens of step %d are blanked by revision %d; "
-                "rebuild the corpus without the condemned documents to use these places again",
-                100 * share,
-                step.step,
-                self._source.revision.number,
-            )

@@ -89,11 +89,15 @@ def load_loader_revision(
     """Return the revision in force from this load on.
 
     Raises:
-        NotFound: a number without a run that has it.
+        NotFound: a number without a run that has it, or a revision that the run does not have.
+        IntegrityError: the run has other content under the revision's number.
         MismatchError: a revision of another manifest.
     """
     if isinstance(revision, Revision):
         chosen = revision
+        if run is not None and chosen.number:
+            # What a checkpoint names must be there when the checkpoint is loaded.
+            load_revision(run.path, chosen.number, manifest=plan.fingerprint, digest=chosen.digest)
     else:
         number = cursor.revision if revision is None else revision
         digest = cursor.revision_digest if number == cursor.revision else None

@@ -39,7 +39,8 @@ class WindowFeed:
         exclusion: the revision in force.
         threads: readers that work ahead on the next window; 0 reads when asked, and only then.
         epochs: number of epochs, None for no end; nothing is read ahead past the last.
-        hold_corrupt: mask a block that stays unreadable instead of raising.
+        hold_corrupt: mask a block that stays damaged instead of raising.
+        patience: seconds to wait for a shard that the store does not hand out.
 
     Attributes:
         loader: reads the blocks; knows which are being read and which were lost.
@@ -55,6 +56,7 @@ class WindowFeed:
         threads: int,
         epochs: int | None,
         hold_corrupt: bool,
+        patience: float,
     ) -> None:
         self._manifest = manifest
         self._order = order
@@ -68,7 +70,7 @@ class WindowFeed:
         self._windows: dict[Key, tuple[Window, NDArray[Any]]] = {}
         self._free: list[NDArray[Any]] = []
         self._largest: int | None = None
-        self.loader = BlockLoader(manifest, hold_corrupt=hold_corrupt)
+        self.loader = BlockLoader(manifest, hold_corrupt=hold_corrupt, patience=patience)
         self.bytes_read = 0
 
     def window(self, epoch: int, index: int, *, oldest: int) -> Window:
@@ -88,6 +90,7 @@ class WindowFeed:
 
     def close(self) -> None:
         """Drop what is pending; a read in progress ends by itself."""
+        self.loader.close()
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
         self._windows.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import socket
@@ -11,6 +10,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -31,6 +31,8 @@ from shardward.loader.journal_frame import Kind
 from shardward.loader.pieces import Piece
 from shardward.loader.plan import Plan
 from shardward.loader.records import note
+from shardward.loader.revision import Revision
+from shardward.loader.revision_store import publish_revision_files
 from shardward.loader.run import Run
 from shardward.loader.run_locks import live_holder, take_slot
 from shardward.loader.topology import Topology
@@ -130,6 +132,9 @@ def test_a_restart_forks_at_the_cursor(run: Run) -> None:
 
 def test_a_rewind_supersedes_what_came_after_it(run: Run) -> None:
     load(run, at(0, None), "start")
+    with pytest.raises(NotFound, match="publish it first"):
+        run.move_head(piece=1, step=20, cursor=at(20, 1), revision=1)
+    publish_revision_files(run.path, Revision(number=1, manifest=PLAN.fingerprint))
     run.move_head(piece=1, step=20, cursor=at(20, 1), revision=1)
     with pytest.raises(SupersededCursor, match=r"step 40 of piece 1.*piece 1 step 20"):
         load(run, at(40, 1, 1))
@@ -150,6 +155,7 @@ def test_a_superseded_cursor_may_be_forked_on_purpose(run: Run) -> None:
 
 def test_a_revision_older_than_the_heads_is_refused(run: Run) -> None:
     load(run, at(0, None), "start")
+    publish_revision_files(run.path, Revision(number=2, manifest=PLAN.fingerprint))
     run.move_head(piece=1, step=20, cursor=at(20, 1), revision=2)
 
     with pytest.raises(SupersededCursor, match=r"revision 1.*revision 2"):
@@ -209,6 +215,34 @@ def test_a_rank_with_another_cursor_or_topology_is_refused(run: Run) -> None:
         run.open_piece(cursor=at(7, 1), topology=Topology(dp_rank=1, dp_size=2), launch="job")
     with pytest.raises(MismatchError, match="dp_size"):
         run.open_piece(cursor=at(6, 1), topology=Topology(dp_rank=1, dp_size=3), launch="job")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"revision": 1},
+        {"revision_digest": "c" * 64},
+        {"mode": "hold"},
+        {"record": "runs"},
+        {"reason": "trial"},
+        {"terms": {"batch": [[1, 16]]}},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_rank_that_would_take_other_samples_is_refused(run: Run, change: dict[str, Any]) -> None:
+    common: dict[str, Any] = {"cursor": at(0, None), "launch": "job", "terms": {"batch": [[1, 8]]}}
+    run.open_piece(topology=Topology(dp_size=2), **common)
+
+    with pytest.raises(MismatchError, match=f"brings {next(iter(change))}"):
+        run.open_piece(topology=Topology(dp_rank=1, dp_size=2), **{**common, **change})
+
+
+def test_a_rendezvous_without_a_name_is_no_token(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
+
+    with pytest.raises(TopologyError, match="SHARDWARD_LAUNCH"):
+        run.open_piece(cursor=at(0, None), topology=Topology(dp_size=2))
 
 
 def test_several_processes_need_a_launch_token(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,11 +360,7 @@ def test_a_file_system_without_locks_judges_by_the_pid(
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "no locks available")
 
-    real = fcntl.flock
-    monkeypatch.setattr(
-        "shardward.loader.run_locks.fcntl.flock",
-        lambda handle, kind: refuse() if kind & fcntl.LOCK_NB else real(handle, kind),
-    )
+    monkeypatch.setattr("fcntl.flock", refuse)
     path = run.path / "locks" / "rank-0-0.lock"
     slot = take_slot(path, "one")
     with pytest.raises(Busy, match="this process"):

@@ -23,9 +23,17 @@ PIECE = Piece(
     cursor=CURSOR.to_json(),
     topology={"dp_size": 4, "replicas": 2},
     revision=1,
+    revision_digest="b" * 64,
     mode="hold",
     launch="slurm-77-0-1",
     record="documents",
+    terms={
+        "batch": [[1, 64], [1001, 128]],
+        "micros": 2,
+        "epochs": None,
+        "end": "drop",
+        "on_corrupt": "stop",
+    },
     created="2026-01-02T03:04:05.000006+00:00",
 )
 HEAD = Head(

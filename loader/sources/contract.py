@@ -9,7 +9,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from ..errors import CorpusError
+from ..errors import CorpusError, UnreachableShard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,19 +53,33 @@ class ShardReader(Protocol):
 
 @contextmanager
 def reading(uri: str) -> Iterator[None]:
-    """Turn what Arrow and the system say about a bad file into one sentence that names it."""
+    """Turn what Arrow and the system say about a bad file into one sentence that names it.
+
+    Arrow reports damage as an OSError too, but only the system gives one a number.
+    """
     try:
         yield
     except FileNotFoundError as error:
-        raise CorpusError(
+        raise UnreachableShard(
             f"shard {uri} is missing; restore it, or give the corpus root it moved to"
         ) from error
+    except (ConnectionError, TimeoutError) as error:
+        raise _unreachable(uri, error) from error
     except (pa.ArrowException, OSError, EOFError, ValueError, OverflowError, MemoryError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise _unreachable(uri, error) from error
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         raise CorpusError(
             f"shard {uri} cannot be read ({reason}); it is truncated, damaged or of another "
             "format: restore it or leave it out"
         ) from error
+
+
+def _unreachable(uri: str, error: OSError) -> UnreachableShard:
+    return UnreachableShard(
+        f"shard {uri} cannot be reached ({error.strerror or error or type(error).__name__}); "
+        "see to the store, then start again from the last checkpoint"
+    )
 
 
 def require_columns(uri: str, present: Sequence[str], wanted: Sequence[str]) -> None:

@@ -1,0 +1,48 @@
+"""What a loader says, once or per block, when a step holds less than it should."""
+
+from __future__ import annotations
+
+import logging
+
+from .prepared import PreparedStep
+
+LOG = logging.getLogger(__name__)
+BLANKED_SHARE_WARNING = 0.02
+
+
+class StepWarnings:
+    """Logs masked blocks, and the first step that a revision blanks too much of.
+
+    Args:
+        revision: number of the revision in force.
+    """
+
+    def __init__(self, revision: int) -> None:
+        self._revision = revision
+        self._blocks = 0
+        self._said = False
+
+    def check(self, step: PreparedStep) -> None:
+        """Look at a step that is about to be delivered."""
+        for lost in step.lost:
+            self._blocks += 1
+            LOG.warning(
+                "documents %d to %d are masked from step %d on, block %d stays unreadable: %s",
+                lost.first_document,
+                lost.first_document + lost.documents - 1,
+                step.step,
+                lost.block,
+                lost.error,
+            )
+        share = step.blanked_tokens / max(step.tokens, 1)
+        if share <= BLANKED_SHARE_WARNING or self._said or not self._revision:
+            return
+        self._said = True
+        LOG.warning(
+            "%.1f %% of the tokens of step %d are blanked by revision %d%s; "
+            "rebuild the corpus without the condemned documents to use these places again",
+            100 * share,
+            step.step,
+            self._revision,
+            f" and {self._blocks} masked blocks" if self._blocks else "",
+        )

@@ -1,0 +1,151 @@
+"""Stores that fail, disks that fill, files that lie: the loader waits, stops or refuses."""
+
+from __future__ import annotations
+
+import errno
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from helpers_loader import arrow_corpus, revision_of
+
+from shardward.loader import Batch, Manifest, Plan, Run, ShardLoader
+from shardward.loader.errors import (
+    FormatError,
+    IntegrityError,
+    NotFound,
+    ShardwardError,
+    UnreachableShard,
+)
+from shardward.loader.manifest_format import (
+    SHARDS,
+    file_digest,
+    lengths_name,
+    map_table,
+    read_header,
+    table_bytes,
+)
+from shardward.loader.revision_store import publish_revision_files
+
+BLOCKS = [[f"block {b} text {t} " * (1 + (b + t) % 4) for t in range(10)] for b in range(6)]
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Manifest:
+    return arrow_corpus(tmp_path, BLOCKS, shards=2)
+
+
+def loader(manifest: Manifest, plan: Plan, **options: Any) -> ShardLoader:
+    return ShardLoader(manifest, plan, **{"batch": 4, **options})
+
+
+def rows(batches: list[Batch]) -> list[list[int]]:
+    return [row.tolist() for batch in batches for row in batch.tokens]
+
+
+def reseal(manifest: Manifest, name: str) -> None:
+    """Make the header vouch for the table `name` as it is now, as a forger would."""
+    path = manifest.path / "manifest.json"
+    value = json.loads(path.read_text())
+    value["tables"][name] = file_digest(manifest.path / name)
+    path.write_text(json.dumps(value))
+    header = json.loads(path.read_text())
+    with pytest.raises(IntegrityError) as refused:
+        read_header(manifest.path)
+    header["fingerprint"] = str(refused.value).split("its content has ")[1].split(";")[0]
+    path.write_text(json.dumps(header))
+
+
+@pytest.mark.parametrize("on_corrupt", ["stop", "hold"])
+def test_L20_an_outage_of_the_store_is_waited_for_and_never_held(
+    manifest: Manifest, tmp_path: Path, on_corrupt: str
+) -> None:
+    plan = manifest.plan(seed=8, seq_len=8, window_blocks=2)
+    with loader(manifest, plan) as plain:
+        expected = rows(list(plain))
+    data, gone = tmp_path / "data", tmp_path / "gone"
+    with loader(Manifest.load(manifest.path), plan, threads=0, on_corrupt=on_corrupt) as waits:
+        got = rows([next(waits)])
+        data.rename(gone)
+        back = threading.Timer(0.6, gone.rename, [data])
+        back.start()
+        got += rows(list(waits))
+        back.join()
+    data.rename(gone)
+
+    assert got == expected
+    with (
+        loader(Manifest.load(manifest.path), plan, patience=0.2, on_corrupt=on_corrupt) as stops,
+        pytest.raises(UnreachableShard, match="is missing"),
+    ):
+        list(stops)
+
+
+def test_a_step_that_could_not_be_recorded_is_not_handed_out_nor_is_any_after_it(
+    manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = manifest.plan(seed=8, seq_len=8, window_blocks=2)
+    run = Run.create(tmp_path / "run", plan=plan, manifest_path=manifest.path)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with loader(manifest, plan, run=run) as fails:
+        for _ in range(2):
+            next(fails)
+        with monkeypatch.context() as patch:
+            patch.setattr("shardward.loader.journal.JournalWriter.append", full)
+            with pytest.raises(OSError, match="No space"):
+                next(fails)
+        for _ in range(2):
+            with pytest.raises(ShardwardError, match=r"could not be written.* at step 3"):
+                next(fails)
+
+
+def test_a_revision_that_the_run_does_not_have_is_refused(
+    manifest: Manifest, tmp_path: Path
+) -> None:
+    plan = manifest.plan(seed=8, seq_len=8, window_blocks=2)
+    run = Run.create(tmp_path / "run", plan=plan, manifest_path=manifest.path)
+    revision = revision_of(manifest, [3])
+
+    with pytest.raises(NotFound, match="revision 1 is not in"):
+        loader(manifest, plan, run=run, revision=revision)
+    publish_revision_files(run.path, revision_of(manifest, [4]))
+    with pytest.raises(IntegrityError, match="has digest"):
+        loader(manifest, plan, run=run, revision=revision)
+
+
+@pytest.mark.parametrize(
+    "uri", ["../outside.arrow", "/etc/passwd", "a/../../b.arrow", "s3://x/y", ""]
+)
+def test_a_manifest_cannot_lead_out_of_its_root(manifest: Manifest, uri: str) -> None:
+    table = map_table(manifest.path / SHARDS)
+    uris = pa.array([uri, *table["uri"].to_pylist()[1:]], pa.string())
+    changed = table.set_column(0, table.schema.field("uri"), uris)
+    (manifest.path / SHARDS).write_bytes(table_bytes(changed))
+    reseal(manifest, SHARDS)
+
+    with pytest.raises(FormatError, match="outside the corpus root"):
+        _ = Manifest.load(manifest.path).shards
+
+
+def test_a_changed_length_is_found_at_the_load_or_by_its_block(manifest: Manifest) -> None:
+    path = manifest.path / lengths_name(manifest.header.tokenizer)
+    lengths = np.fromfile(path, "<u4")
+    lengths[3] += 1
+    lengths.tofile(path)
+    with pytest.raises(IntegrityError, match="has digest"):
+        Manifest.load(manifest.path)
+    reseal(manifest, path.name)
+    forged = Manifest.load(manifest.path)
+
+    with (
+        pytest.raises(IntegrityError, match=r"gives block 0 \(documents 0 to 9\)"),
+        loader(forged, forged.plan(seed=1, seq_len=8), on_corrupt="hold") as stops,
+    ):
+        list(stops)
