@@ -1,8 +1,9 @@
 """Publishing a run to an object store while it goes on, and mirroring it elsewhere.
 
 What a journal gained between two durable points is one *segment*, an object with a number:
-`journal/p000001-r00000-x000/000001.seg`. Pieces and head entries are numbered objects as well, and
-a piece names its ranks and replicas, so a reader finds everything by probing the next number.
+`journal/p000001-r00000-x000/000001.seg`. Revisions, pieces and head entries are numbered objects
+as well, and a piece names its ranks and replicas, so a reader finds everything by probing the next
+number.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from .files import exclusive_lock, publish_new, sync_directory, write_atomic
 from .formats import parse_json
 from .journal_store import ObjectStore
 from .pieces import Piece, piece_path
+from .revision import Revision
+from .revision_store import DIRECTORY as REVISIONS
+from .revision_store import list_revisions, publish_revision_files
 
 LARGEST_SEGMENT = 64 << 20
 _FIXED = ("run.json", "plan.json")
@@ -44,13 +48,29 @@ class SegmentPublisher:
             IntegrityError: another process published other bytes under the next number.
         """
         with self._journal.open("rb") as stream:
-            stream.seek(self._offset)
             while self._offset < end:
+                stream.seek(self._offset)
                 data = stream.read(min(end - self._offset, LARGEST_SEGMENT))
-                self._store.put_new(segment_key(self._journal.stem, self._number + 1), data)
+                self._offset += len(
+                    self._put(segment_key(self._journal.stem, self._number + 1), data)
+                )
                 self._number += 1
-                self._offset += len(data)
         return self._number
+
+    def _put(self, key: str, data: bytes) -> bytes:
+        """Publish `data` under `key` and return what stands there.
+
+        A store may have taken an earlier, shorter stretch and its answer been lost on the way;
+        that stretch is then the segment.
+        """
+        try:
+            self._store.put_new(key, data)
+        except IntegrityError:
+            there = self._store.get(key)
+            if not there or not data.startswith(there):
+                raise
+            return there
+        return data
 
 
 def segment_key(journal: str, number: int) -> str:
@@ -59,9 +79,14 @@ def segment_key(journal: str, number: int) -> str:
 
 
 def publish_run_files(store: ObjectStore, run: Path) -> None:
-    """Publish what is new among the run's header, plan, pieces and head entries."""
+    """Publish what is new among the run's header, plan, revisions, pieces and head entries."""
     for name in _FIXED:
         store.put_new(name, (run / name).read_bytes())
+    for revision, header in sorted(list_revisions(run).items()):
+        # The payload comes first, so a header that can be seen always has its payload.
+        for suffix in (".bin", ".json"):
+            key = f"{REVISIONS}/{revision:06d}{suffix}"
+            store.put_new(key, header.with_suffix(suffix).read_bytes())
     number = 1
     while (path := piece_path(run / "pieces", number)).exists():
         store.put_new(f"pieces/{path.name}", path.read_bytes())
@@ -93,6 +118,7 @@ def mirror(store: ObjectStore, run: Path) -> int:
                 for replica in range(piece.replicas):
                     journal = f"p{piece.piece:06d}-r{rank:05d}-x{replica:03d}"
                     gained += _mirror_journal(store, run / "journal" / f"{journal}.swj")
+        _mirror_revisions(store, run)
         _mirror_head(store, run / "head.log")
     return gained
 
@@ -104,6 +130,17 @@ def _mirror_pieces(store: ObjectStore, run: Path) -> list[Piece]:
         pieces.append(Piece.from_json(parse_json(data, where=str(path)), where=str(path)))
         publish_new(path, data)
     return pieces
+
+
+def _mirror_revisions(store: ObjectStore, run: Path) -> None:
+    number = 1
+    while (header := store.get(f"{REVISIONS}/{number:06d}.json")) is not None:
+        where = f"{store.url} revision {number}"
+        payload = store.get(f"{REVISIONS}/{number:06d}.bin") or b""
+        publish_revision_files(
+            run, Revision.parse(parse_json(header, where=where), payload, where=where)
+        )
+        number += 1
 
 
 def _mirror_journal(store: ObjectStore, path: Path) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+import numpy as np
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from helpers_ledger import PLAN, cursor, slice_of, train
@@ -16,6 +17,8 @@ from shardward.loader.errors import IntegrityError, NotFound, UsageError
 from shardward.loader.journal_publish import SegmentPublisher, mirror, segment_key
 from shardward.loader.journal_store import ObjectStore
 from shardward.loader.records import prepare_delivered
+from shardward.loader.revision import Revision
+from shardward.loader.revision_store import load_revision, publish_revision_files
 from shardward.loader.run import Run
 from shardward.loader.topology import Topology
 from shardward.quarantine.ledger import Ledger
@@ -80,6 +83,32 @@ def test_a_publisher_goes_on_where_an_earlier_one_was_killed(tmp_path: Path, url
     assert again.publish(100) == 1
     assert again.publish(300) == 2
     assert ObjectStore(url).get(segment_key("a", 2)) == (b"one" * 100)[100:]
+
+
+def test_a_segment_whose_answer_was_lost_is_taken_as_it_stands(tmp_path: Path, url: str) -> None:
+    journal = tmp_path / "a.swj"
+    journal.write_bytes(b"one" * 100)
+    publisher = SegmentPublisher(ObjectStore(url), journal)
+    ObjectStore(url).put_new(segment_key("a", 1), journal.read_bytes()[:100])
+
+    assert publisher.publish(300) == 2
+    assert ObjectStore(url).get(segment_key("a", 2)) == (b"one" * 100)[100:]
+    ObjectStore(url).put_new(segment_key("a", 3), b"of another process")
+    journal.write_bytes(b"one" * 200)
+    with pytest.raises(IntegrityError, match="other content"):
+        publisher.publish(600)
+
+
+def test_a_mirror_has_the_revisions_too(tmp_path: Path, url: str) -> None:
+    run = Run.create(tmp_path / "run", plan=PLAN, manifest_path=tmp_path / "none", remote=url)
+    documents = np.array([3, 9], dtype=np.int64)
+    revision = Revision(number=1, manifest=PLAN.fingerprint, documents=documents, hashes=bytes(32))
+    publish_revision_files(run.path, revision)
+    train(run, range(1, 3), size=2)
+    mirror(ObjectStore(url), tmp_path / "copy")
+
+    copied = load_revision(tmp_path / "copy", 1, manifest=PLAN.fingerprint)
+    assert copied.digest == revision.digest
 
 
 def test_a_killed_mirror_is_repeated_without_harm(tmp_path: Path, url: str) -> None:
