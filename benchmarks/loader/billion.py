@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from shardward.loader import Manifest, Revision, ShardLoader, build_manifest
 from shardward.loader.files import write_atomic
 from shardward.loader.formats import canonical_json
+from shardward.loader.geometry import Geometry
 from shardward.loader.manifest_format import (
     BLOCK_SCHEMA,
     BLOCKS,
@@ -52,10 +53,8 @@ def prepare(documents: Documents, *, blocks: int, seq_len: int, **_options: Any)
     if not (home / "revisions").exists():
         pattern = _pattern(home)
         _links(home, pattern, blocks // SHARD_BLOCKS)
-        _manifest(home, pattern, blocks // SHARD_BLOCKS)
-        manifest = Manifest.load(home / "manifest")
-        _fill_lengths(manifest, pattern, seq_len)
-        _revision(home, manifest)
+        _manifest(home, pattern, blocks // SHARD_BLOCKS, seq_len)
+        _revision(home, Manifest.load(home / "manifest"))
     header = Manifest.load(home / "manifest").header
     return {"documents": header.documents, "blocks": header.blocks, "tokens": header.tokens}
 
@@ -148,7 +147,7 @@ def _links(home: Path, pattern: Manifest, shards: int) -> None:
         os.link(Path(pattern.root) / "one.parquet", data / f"{number:06d}.parquet")
 
 
-def _manifest(home: Path, pattern: Manifest, shards: int) -> None:
+def _manifest(home: Path, pattern: Manifest, shards: int, seq_len: int) -> None:
     out = home / "manifest"
     out.mkdir()
     write_atomic(out / SHARDS, table_bytes(_shard_table(pattern, shards)))
@@ -158,7 +157,8 @@ def _manifest(home: Path, pattern: Manifest, shards: int) -> None:
     for name, width in ((lengths_file, 4), (SOURCES, 2)):
         with (out / name).open("wb") as handle:
             handle.truncate(per_shard * shards * width)
-    tables = {name: file_digest(out / name) for name in (SHARDS, BLOCKS)}
+    _fill_lengths(out / lengths_file, pattern, shards, seq_len)
+    tables = {name: file_digest(out / name) for name in (SHARDS, BLOCKS, lengths_file, SOURCES)}
     header = replace(
         pattern.header,
         root=str(home / "data"),
@@ -166,7 +166,7 @@ def _manifest(home: Path, pattern: Manifest, shards: int) -> None:
         tokens=pattern.header.tokens * shards,
         shards=shards,
         blocks=SHARD_BLOCKS * shards,
-        tables={**tables, lengths_file: "0" * 32, SOURCES: "0" * 32},
+        tables=tables,
     )
     write_atomic(out / HEADER, canonical_json(header.to_json()) + b"\n")
 
@@ -201,12 +201,17 @@ def _block_table(pattern: Manifest, shards: int) -> pa.Table:
     return pa.table(columns, schema=BLOCK_SCHEMA)
 
 
-def _fill_lengths(manifest: Manifest, pattern: Manifest, seq_len: int) -> None:
+def _fill_lengths(path: Path, pattern: Manifest, shards: int, seq_len: int) -> None:
     """Write the lengths of the windows that are read at `PLACES`, and of the next two."""
-    made = manifest.plan(seed=SEED, seq_len=seq_len, window_blocks=WINDOW)
-    order = EpochOrder(Layout(made, manifest.geometry(), manifest.lengths), 0)
+    geometry = Geometry(
+        block_documents=np.tile(pattern.block_column("documents"), shards),
+        block_tokens=np.tile(pattern.block_column("tokens"), shards),
+    )
+    # The order depends on the seed and the geometry, not on the fingerprint.
+    made = pattern.plan(seed=SEED, seq_len=seq_len, window_blocks=WINDOW)
+    order = EpochOrder(Layout(made, geometry, pattern.lengths), 0)
     known = pattern.lengths(0, pattern.header.documents)
-    with (manifest.path / lengths_name(manifest.header.tokenizer)).open("r+b") as handle:
+    with path.open("r+b") as handle:
         for place in PLACES:
             first = order.window_of(int(order.positions * place))
             for window in range(first, min(first + 3, order.windows)):
