@@ -148,6 +148,7 @@ def _incident_facts(incident: dict[str, Any]) -> list[tuple[str, object]]:
         ("rewound to", f"step {incident['rewind']['step']}"),
         ("replay", f"recurred: {trial['recurred']}, bit for bit: {trial['bitwise']}"),
         ("found", f"{found['culprits']} in the window, {found['relatives']} elsewhere"),
+        ("acquitted", f"{found['acquitted']} copies of what the run had eaten before"),
         ("revision", f"{incident['revision']['number']}: {incident['revision']['documents']} out"),
         ("proof", f"{sum(c['holds'] for c in proof['checks'])} of {len(proof['checks'])} hold"),
         ("watch", f"{watch['verdict']} to step {watch['seen_to']}"),

@@ -15,12 +15,14 @@ from shardward.loader.batch import Batch
 from shardward.loader.cursor import Cursor
 from shardward.loader.errors import CorpusError, FormatError, NotFound
 from shardward.loader.segments import Segments
+from shardward.quarantine.drill.acquittal import harmless
 from shardward.quarantine.drill.placement import cut_blocks, place
 from shardward.quarantine.drill.prepare import own_texts
 from shardward.quarantine.drill.salt import FAMILIES, Salt, make_salt
 from shardward.quarantine.drill.score import FamilyScore, Score, _is_junk, _overlap, _shingles
 from shardward.quarantine.drill.texts import PART_CHARACTERS, parts
 from shardward.quarantine.drill.trainer import Trainer, learning_rate_share, reproducible
+from shardward.quarantine.search.hits import Hit
 
 
 def test_someones_own_jsonl_is_read(tmp_path: Path) -> None:
@@ -186,3 +188,13 @@ def test_a_score_passes_with_recall_and_precision(
     )
 
     assert score.passed is passed
+
+
+def hit(doc: int, query_doc: int) -> Hit:
+    return Hit(doc=doc, query_doc=query_doc, kind="near", score=0.9, reason="a copy")
+
+
+def test_a_copy_whose_like_was_eaten_before_is_harmless_and_a_new_one_is_not() -> None:
+    copies = [hit(10, 1), hit(11, 1), hit(12, 1), hit(20, 2)]
+
+    assert harmless(copies, {12: 40, 10: 7}) == {1: [7, 40]}

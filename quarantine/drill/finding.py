@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from ..search.findings import Suspect
 from ..search.hits import Hit
 from ..search.similar import search
 from ..search.triage import triage
+from .acquittal import Acquittal, acquit
 from .session import ACTOR, Session
 
 COPIES = "copies"
@@ -37,11 +38,13 @@ class Found:
         suspects: the window's documents that look guilty, most suspicious first.
         families: family of each culprit by document.
         hits: relatives of the culprits in the rest of the corpus.
+        acquittals: copies that were not to blame.
     """
 
     suspects: tuple[Suspect, ...]
     families: Mapping[int, str]
     hits: tuple[Hit, ...]
+    acquittals: tuple[Acquittal, ...] = ()
 
     @property
     def culprits(self) -> list[int]:
@@ -75,12 +78,17 @@ def find(session: Session, ledger: Ledger, window: Window) -> Found:
     suspects = triage(session.manifest, docs, window.control_documents, losses=losses)
     families = {s.doc: _family(s) for s in suspects if s.verdict}
     _show_suspects(session, suspects)
-    hits: list[Hit] = []
-    if families:
-        total = session.manifest.documents_count
-        with session.narrator.progress("search the corpus for relatives", total) as advance:
-            hits = search(session.manifest, sorted(families), advance=advance)
-    return Found(suspects=tuple(suspects), families=families, hits=tuple(hits))
+    if not families:
+        return Found(suspects=tuple(suspects), families={}, hits=())
+    total = session.manifest.documents_count
+    with session.narrator.progress("search the corpus for relatives", total) as advance:
+        hits = search(session.manifest, sorted(families), advance=advance)
+    found = Found(suspects=tuple(suspects), families=families, hits=tuple(hits))
+    acquittals = acquit(session, ledger, found, window)
+    if acquittals:
+        _show_acquittals(session, acquittals)
+        found = without(found, acquittals)
+    return found
 
 
 def document_losses(ledger: Ledger, window: Window) -> dict[int, float]:
@@ -104,6 +112,25 @@ def _family(suspect: Suspect) -> str:
     return next(finding.family for finding in suspect.findings if finding.verdict)
 
 
+def without(found: Found, acquittals: Sequence[Acquittal]) -> Found:
+    """Return what is left when the acquitted and what was found through them are taken out."""
+    free = {one.doc for one in acquittals}
+    return Found(
+        suspects=found.suspects,
+        families={doc: name for doc, name in found.families.items() if doc not in free},
+        hits=tuple(h for h in found.hits if h.doc not in free and h.query_doc not in free),
+        acquittals=tuple(acquittals),
+    )
+
+
+def _show_acquittals(session: Session, acquittals: Sequence[Acquittal]) -> None:
+    session.narrator.table(
+        f"{len(acquittals)} copies are acquitted: the run ate their like before without harm",
+        ("doc", "like document", "eaten before", "first at step"),
+        [(one.doc, one.like, one.eaten, one.first_step) for one in acquittals[:SHOWN]],
+    )
+
+
 def _show_suspects(session: Session, suspects: list[Suspect]) -> None:
     guilty = [suspect for suspect in suspects if suspect.verdict]
     session.narrator.table(
@@ -115,7 +142,7 @@ def _show_suspects(session: Session, suspects: list[Suspect]) -> None:
 
 def attach_suspects(session: Session, incident: Incident, found: Found) -> dict[str, Any]:
     """Store the culprits with their evidence spans in the incident."""
-    guilty = [suspect for suspect in found.suspects if suspect.verdict]
+    guilty = [suspect for suspect in found.suspects if suspect.doc in found.families]
     value = suspects_json(session.manifest, guilty, families=found.families)
     incident.attach("suspects", value, actor=ACTOR)
     return value

@@ -34,6 +34,7 @@ def digests(session: Session, ledger: Ledger, found: Found | None) -> dict[str, 
         findings = {
             "suspects": [suspect.to_json() for suspect in found.suspects],
             "hits": [hit.to_json() for hit in found.hits],
+            "acquittals": [asdict(one) for one in found.acquittals],
         }
     decisions = [
         {
@@ -134,6 +135,7 @@ def incident_facts(response: Response) -> dict[str, Any]:
             "suspects": len(found.suspects),
             "culprits": len(found.culprits),
             "relatives": len(found.documents) - len(found.culprits),
+            "acquitted": len(found.acquittals),
         },
         "shards": removed.shards,
         "revision": {
