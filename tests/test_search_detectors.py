@@ -199,7 +199,7 @@ def test_triage_ranks_junk_and_copies_above_what_controls_show_too(tmp_path: Pat
 
     assert [s.doc for s in suspects if s.verdict and s.score >= 0.5] == [0, 1, 2, 3, 4]
     assert not [s.doc for s in suspects if s.doc in (5, 6, 7) and s.score >= 0.5]
-    assert "copy of document" in suspects[-1].reasons[0]
+    assert any("copy of document" in reason for s in suspects for reason in s.reasons)
 
 
 def test_triage_without_controls_weighs_nothing_down(tmp_path: Path) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import CellType, FunctionType
 from typing import Any, TypeVar, cast
 
 import numba
@@ -29,8 +33,33 @@ def kernel(function: Function) -> Function:
     numba looks for a writable cache in `NUMBA_CACHE_DIR`, `__pycache__` and the user's cache
     directory; where there is none, the code is compiled anew in each process.
     """
+    keyed = _keyed(cast("FunctionType", function))
     try:
-        compiled = numba.njit(nogil=True, cache=True, error_model="numpy")(function)
+        compiled = numba.njit(nogil=True, cache=True, error_model="numpy")(keyed)
     except RuntimeError:
-        compiled = numba.njit(nogil=True, error_model="numpy")(function)
+        compiled = numba.njit(nogil=True, error_model="numpy")(keyed)
     return cast("Function", compiled)
+
+
+def _keyed(function: FunctionType) -> FunctionType:
+    """Return `function` with the digest of all kernels as a closure variable that it never reads.
+
+    numba looks a function up in its cache by its own file and closure alone, so a change in a
+    kernel that it calls would go unseen.
+    """
+    code = function.__code__.replace(co_freevars=("kernel_sources",))
+    keyed = FunctionType(
+        code, function.__globals__, function.__name__, None, (CellType(_sources()),)
+    )
+    keyed.__doc__ = function.__doc__
+    keyed.__module__ = function.__module__
+    keyed.__qualname__ = function.__qualname__
+    return keyed
+
+
+@cache
+def _sources() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("kernels*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .findings import Finding
-from .kernels_repetition import word_period
+from .kernels_periods import word_period
 
 REPEATS = 32
 NAME, VERSION, FAMILY = "token-period", 1, "repetition"
