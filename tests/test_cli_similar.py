@@ -12,6 +12,7 @@ from helpers_search import corpus, edited, prose
 from jsonschema import Draft202012Validator
 
 from shardward.cli.similar import similar
+from shardward.loader.errors import UsageError
 from shardward.schemas import load_schema
 
 RNG = random.Random(6)
@@ -48,3 +49,20 @@ def test_one_kind_can_be_asked_for(manifest: Path) -> None:
     payload = json.loads(run("--manifest", manifest, "--docs", "20", "--kind", "exact", "--json"))
 
     assert [hit["doc"] for hit in payload["hits"]] == [22]
+
+
+def test_passages_and_recall_are_shown_on_request(manifest: Path, tmp_path: Path) -> None:
+    arguments = ("--manifest", manifest, "--docs", "20", "--passages", "--work", tmp_path / "w")
+    payload = json.loads(run(*arguments, "--json"))
+    Draft202012Validator(load_schema("similar.v1")).validate(payload)
+    (near,) = [hit for hit in payload["hits"] if hit["kind"] == "near"]
+
+    assert near["passages"][0]["words"] >= 5
+    assert payload["recall"][0]["hits"] == 1
+    assert 0.9 < payload["recall"][0]["recall"] <= 1.0
+    assert "shared passages" in run(*arguments)
+
+
+def test_documents_or_an_incident_are_needed(manifest: Path) -> None:
+    with pytest.raises(UsageError, match="--docs, or an incident"):
+        run("--manifest", manifest)
