@@ -10,9 +10,11 @@ from rich.console import Console
 
 from ..loader.errors import Busy, IntegrityError
 from ..loader.run import Run
-from ..quarantine.ledger.steps import step_from_journals
+from ..quarantine.ledger.derive import Deriver
+from ..quarantine.ledger.step_answer import StepAnswer, step_from_journals
 from .ledger_history import diff, sample, timeline
 from .ledger_options import (
+    LARGEST,
     QUICK_SECONDS,
     SEGMENT_TABLE,
     answer,
@@ -21,6 +23,7 @@ from .ledger_options import (
     limit_option,
     named,
     opened,
+    ordinals_of,
     show_option,
     step_range,
     view_from,
@@ -60,7 +63,7 @@ def ledger() -> None:
 
 
 @ledger.command()
-@click.argument("number", type=click.IntRange(min=1))
+@click.argument("number", type=click.IntRange(min=1, max=LARGEST))
 @show_option
 @limit_option
 @ledger_options
@@ -76,8 +79,9 @@ def step(
 ) -> None:
     """Show every segment that fed step NUMBER.
 
-    It is exact at once, however much of the journals has not been ingested. While another process
-    holds the ledger, the journals alone answer and the exit code is 4.
+    The title says which ranks have not recorded it yet. It is exact at once, however much of
+    the journals has not been ingested. While another process holds the ledger, the journals
+    alone answer and the exit code is 4.
 
     \b
     Examples:
@@ -87,25 +91,40 @@ def step(
     """
     found = Run.open(run)
     view = view_from(found, **history)
+    corpus = corpus_of(found, manifest)
     busy: Busy | None = None
     try:
         with opened(found, manifest, QUICK_SECONDS) as book:
-            rows = book.step_documents(number, view)
+            whole = book.step(number, view)
     except Busy as error:
         busy = error
-        rows = step_from_journals(found, view, number)
-    rows, texts = named(corpus_of(found, manifest), rows, show=show)
+        deriver = None if corpus is None else Deriver(found, corpus)
+        whole = step_from_journals(found, view, number, deriver)
+    rows, texts = named(corpus, whole.rows, show=show)
     answer(
         as_json,
         {"command": "step", "step": number, **view_json(view)},
         rows,
-        title=f"step {number}",
+        title=_step_title(number, whole),
         columns=SEGMENT_TABLE,
         texts=texts,
         limit=limit,
+        extra={"deliveries": whole.deliveries},
     )
     if busy is not None:
         raise busy
+
+
+def _step_title(number: int, whole: StepAnswer) -> str:
+    """Return the title, with the ranks that are missing, if any."""
+    short = [
+        f"piece {one.piece}: {one.ranks} of {one.dp_size} ranks, missing "
+        + ", ".join(str(rank) for rank in one.missing_ranks[:8])
+        + (", …" if len(one.missing_ranks) > 8 else "")
+        for one in whole.deliveries
+        if not one.complete
+    ]
+    return "; ".join([f"step {number}", *(["INCOMPLETE"] if short else []), *short])
 
 
 @ledger.command()
@@ -157,13 +176,15 @@ def steps(
 
 
 @ledger.command()
-@click.argument("docs", type=click.IntRange(min=0), nargs=-1, required=True)
+@click.argument("docs", nargs=-1, required=True)
+@click.option("--id", "by_id", is_flag=True, help="DOCS are the corpus's own ids, digits or not.")
 @show_option
 @limit_option
 @ledger_options
 def doc(
     *,
-    docs: tuple[int, ...],
+    docs: tuple[str, ...],
+    by_id: bool,
     show: bool,
     limit: int,
     run: Path,
@@ -173,19 +194,24 @@ def doc(
 ) -> None:
     """Show every step that documents DOCS fed.
 
+    DOCS are ordinals, or the corpus's own ids, which are looked up in its id column.
+
     \b
     Examples:
       shardward ledger doc 123456 --run runs/7b
       shardward ledger doc 123456 123457 --run runs/7b --all --json
+      shardward ledger doc wiki-en-8812 --run runs/7b
+      shardward ledger doc 8812 --id --run runs/7b
     """
     found = Run.open(run)
     view = view_from(found, **history)
+    ordinals = ordinals_of(found, manifest, docs, by_id=by_id)
     with opened(found, manifest) as book:
-        rows = book.document_steps(docs, view)
+        rows = book.document_steps(ordinals, view)
     rows, texts = named(corpus_of(found, manifest), rows, show=show)
     answer(
         as_json,
-        {"command": "doc", "docs": list(docs), **view_json(view)},
+        {"command": "doc", "docs": ordinals, **view_json(view)},
         rows,
         title="documents and their steps",
         columns=("doc", "step", *(name for name in SEGMENT_TABLE if name != "doc")),
@@ -297,11 +323,21 @@ def check(*, run: Path, manifest: Path | None, as_json: bool, **history: Any) ->
 
 @ledger.command()
 @click.argument("query")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True, max=86400),
+    default=60,
+    show_default=True,
+    help="Seconds after which the query is stopped.",
+)
 @limit_option
 @run_option
 @json_option
-def sql(*, query: str, limit: int, run: Path, as_json: bool) -> None:
+def sql(*, query: str, timeout: float, limit: int, run: Path, as_json: bool) -> None:
     """Answer one SELECT over the ledger's tables and views; nothing can be changed.
+
+    A table fetches --limit rows; --json prints all, so say LIMIT where there may be millions, or
+    write them to a file with `shardward ledger export`.
 
     Views: step_documents, document_steps, effective_steps, telemetry, telemetry_wide, and
     all_step_documents, all_steps for every branch.
@@ -311,8 +347,8 @@ def sql(*, query: str, limit: int, run: Path, as_json: bool) -> None:
       shardward ledger sql "SELECT step, loss FROM telemetry_wide WHERE loss > 4" --run runs/7b
     """
     with opened(Run.open(run), None) as book:
-        rows = book.sql(query)
-    answer(as_json, {"command": "sql", "query": query}, rows, title="", limit=limit)
+        rows = book.sql(query, most=None if as_json else limit + 1, seconds=timeout)
+    answer(as_json, {"command": "sql", "query": query}, rows, title="", limit=limit, cut=True)
 
 
 for command in (sample, diff, timeline, verify, export, stats, ingest, rebuild):

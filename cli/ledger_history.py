@@ -10,6 +10,7 @@ import click
 from ..loader.run import Run
 from ..quarantine.ledger.names import Excerpt
 from .ledger_options import (
+    LARGEST,
     SEGMENT_TABLE,
     answer,
     corpus_of,
@@ -37,8 +38,14 @@ TIMELINE_TABLE = (
 
 
 @click.command()
-@click.argument("position", type=click.IntRange(min=0))
-@click.option("--epoch", type=click.IntRange(min=0), default=0, show_default=True, help="Epoch.")
+@click.argument("position", type=click.IntRange(min=0, max=LARGEST))
+@click.option(
+    "--epoch",
+    type=click.IntRange(min=0, max=LARGEST),
+    default=0,
+    show_default=True,
+    help="Epoch.",
+)
 @show_option
 @limit_option
 @ledger_options
@@ -79,8 +86,8 @@ def sample(
 
 
 @click.command()
-@click.argument("piece", type=click.IntRange(min=1))
-@click.argument("other", type=click.IntRange(min=1))
+@click.argument("piece", type=click.IntRange(min=1, max=LARGEST))
+@click.argument("other", type=click.IntRange(min=1, max=LARGEST))
 @limit_option
 @run_option
 @json_option

@@ -14,10 +14,22 @@ from rich.console import Console
 
 from ..loader.errors import NotFound, ShardwardError, UsageError
 from ..loader.manifest import Manifest
+from ..loader.records import finite_json
 from ..loader.run import Run
 from ..quarantine.ledger import ALL, EFFECTIVE, Ledger, View, at_checkpoint
-from ..quarantine.ledger.names import Excerpt, excerpts, load_corpus, with_names
-from .output import clean, emit, json_option, manifest_option, progress, run_option, say, table
+from ..quarantine.ledger.names import Excerpt, excerpts, find_ids, load_corpus, with_names
+from .output import (
+    SCHEMA_VERSION,
+    clean,
+    emit,
+    json_option,
+    json_text,
+    manifest_option,
+    progress,
+    run_option,
+    say,
+    table,
+)
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+\+00:00")
 
@@ -39,8 +51,16 @@ SEGMENT_TABLE = (
     "row",
     "source",
 )
+LARGEST = (1 << 63) - 1
+"""The largest step, position or document that the formats can hold."""
+
+ROWS_AT_ONCE = 4096
 limit_option = click.option(
-    "--limit", type=int, default=SHOWN_ROWS, show_default=True, help="Rows of the table."
+    "--limit",
+    type=click.IntRange(min=0),
+    default=SHOWN_ROWS,
+    show_default=True,
+    help="Rows of the table.",
 )
 show_option = click.option("--show", is_flag=True, help="Print the texts with the span marked.")
 
@@ -54,7 +74,11 @@ def history_options(command: Command) -> Command:
         "--all", "everything", is_flag=True, help="Every branch, superseded and trial ones too."
     )(command)
     command = click.option(
-        "--branch", type=int, default=None, metavar="PIECE", help="The history of this piece."
+        "--branch",
+        type=click.IntRange(min=1, max=LARGEST),
+        default=None,
+        metavar="PIECE",
+        help="The history of this piece.",
     )(command)
     return click.option(
         "--effective", is_flag=True, help="The history of the run's head; the default."
@@ -125,6 +149,26 @@ def corpus_of(run: Run, manifest: Path | None) -> Manifest | None:
         return None
 
 
+def ordinals_of(run: Run, manifest: Path | None, words: Sequence[str], *, by_id: bool) -> list[int]:
+    """Return the ordinals that `words` name: digits, or else ids of the corpus.
+
+    Raises:
+        UsageError: an ordinal is over 2^63 - 1, or the corpus has no id column.
+        NotFound: there is no manifest to look ids up in, or no document has one of them.
+    """
+    digits = [word for word in words if not by_id and word.isascii() and word.isdigit()]
+    ids = [word for word in words if word not in digits]
+    for word in digits:
+        if len(word) > len(str(LARGEST)) or int(word) > LARGEST:
+            raise UsageError(f"document {word[:40]} is over the largest ordinal, 2^63 - 1")
+    ordinals = [int(word) for word in digits]
+    if ids:
+        corpus = load_corpus(run, manifest)
+        with progress("looking ids up (blocks)", corpus.header.blocks) as advance:
+            ordinals += find_ids(corpus, ids, advance)
+    return ordinals
+
+
 def named(
     corpus: Manifest | None, rows: pa.Table, *, show: bool
 ) -> tuple[pa.Table, list[Excerpt | None]]:
@@ -149,8 +193,12 @@ def answer(
     columns: Sequence[str] | None = None,
     texts: Sequence[Excerpt | None] = (),
     limit: int = SHOWN_ROWS,
+    extra: Mapping[str, Any] | None = None,
+    cut: bool = False,
 ) -> None:
     """Print rows as the JSON answer of `ledger-answer.v1.json`, or as a table.
+
+    Rows become Python objects a few thousand at a time, and for a table only those that it shows.
 
     Args:
         as_json: print JSON.
@@ -160,22 +208,38 @@ def answer(
         columns: those of the table, by default all; the JSON has all.
         texts: one excerpt per row, printed below the table.
         limit: rows printed; the JSON has all.
+        extra: more about the answer, for the JSON.
+        cut: there are more rows than `rows` has.
     """
-    found = rows.to_pylist()
-    for row, text in zip(found, texts, strict=False):
-        row["text"] = None if text is None else text
-    payload = {"question": dict(question), "count": rows.num_rows, "rows": found}
+    if as_json:
+        _print_json({"question": dict(question), **(extra or {})}, rows, texts)
+        return
 
     def render(console: Console) -> None:
         shown = [name for name in (columns or rows.column_names) if name in rows.column_names]
-        cells = [[_cell(row[name]) for name in shown] for row in found[:limit]]
-        console.print(table(title, shown, cells))
+        found = rows.slice(0, limit).to_pylist()
+        console.print(table(title, shown, [[_cell(row[name]) for name in shown] for row in found]))
         if rows.num_rows > limit:
-            console.print(f"{rows.num_rows - limit} more rows; --json or --limit shows them")
-        for row, text in list(zip(found, texts, strict=False))[:limit]:
+            number = "" if cut else f"{rows.num_rows - limit} "
+            console.print(f"{number}more rows; --json or --limit shows them")
+        for row, text in zip(found, texts, strict=False):
             _print_text(console, row, text)
 
-    emit(as_json, payload, render)
+    emit(False, {}, render)
+
+
+def _print_json(head: Mapping[str, Any], rows: pa.Table, texts: Sequence[Excerpt | None]) -> None:
+    payload = {"schema_version": SCHEMA_VERSION, **head, "count": rows.num_rows}
+    click.echo(json_text(payload).removesuffix("\n}"), nl=False)
+    click.echo(',\n  "rows": [', nl=False)
+    for first in range(0, rows.num_rows, ROWS_AT_ONCE):
+        found = rows.slice(first, ROWS_AT_ONCE).to_pylist()
+        for row, text in zip(found, texts[first : first + ROWS_AT_ONCE], strict=False):
+            row["text"] = text
+        # NaN is a value that was recorded, null is none, so they must not look alike.
+        parts = [json_text(finite_json(row)).replace("\n", "\n    ") for row in found]
+        click.echo(",\n    ".join(["," * bool(first) + "\n    " + parts[0], *parts[1:]]), nl=False)
+    click.echo("\n  ]\n}" if rows.num_rows else "]\n}")
 
 
 def _print_text(console: Console, row: Mapping[str, Any], text: Excerpt | None) -> None:
@@ -207,6 +271,6 @@ def step_range(words: tuple[str, ...]) -> tuple[int, int]:
     if len(parts) != 2 or not all(part.isdecimal() for part in parts):
         raise UsageError(f"{' '.join(words)!r} is no range of steps; write FIRST..LAST")
     first, last = int(parts[0]), int(parts[1])
-    if not 1 <= first <= last:
+    if not 1 <= first <= last <= LARGEST:
         raise UsageError(f"steps {first} to {last} are no range; the first step is 1")
     return first, last

@@ -11,7 +11,7 @@ from rich.console import Console
 from ..loader.errors import IntegrityError
 from ..loader.run import Run
 from ..quarantine.ledger.export import FORMATS, ORDERS
-from ..quarantine.ledger.ledger import ledger_path
+from ..quarantine.ledger.location import ledger_path
 from ..quarantine.ledger.rebuild import rebuild as rebuild_ledger
 from .ledger_options import ledger_options, opened, step_range, view_from, view_json
 from .output import (

@@ -129,10 +129,12 @@ CREATE VIEW document_steps AS
 SELECT doc, step, piece, rank, epoch, sample_position, token_start, token_end
 FROM step_documents;
 
--- One row for each step of each piece; complete when every data-parallel rank has recorded it.
+-- One row for each step of each piece; complete when every data-parallel rank has recorded it,
+-- completed when the trainer reported it on every one.
 CREATE VIEW all_steps AS
 SELECT d.step, d.piece, d.epoch, d.first_position, d.end_position, d.ranks, p.dp_size,
-       d.ranks >= p.dp_size AS complete, c.step IS NOT NULL AS completed, d.samples, d.segments,
+       d.ranks >= p.dp_size AS complete, coalesce(c.ranks, 0) >= p.dp_size AS completed,
+       coalesce(c.ranks, 0) AS completed_ranks, d.samples, d.segments,
        d.target_tokens, d.blanked_tokens, d.mode, d.record, p.revision, d.time_ns
 FROM (
     SELECT piece, step, min(epoch) AS epoch, min(first_position) AS first_position,
@@ -144,8 +146,9 @@ FROM (
     FROM deliveries WHERE replica = 0 GROUP BY piece, step
 ) d
 JOIN pieces p ON p.piece = d.piece
-LEFT JOIN (SELECT DISTINCT piece, step FROM completions) c
-       ON c.piece = d.piece AND c.step = d.step;
+LEFT JOIN (
+    SELECT piece, step, count(DISTINCT rank) AS ranks FROM completions GROUP BY piece, step
+) c    ON c.piece = d.piece AND c.step = d.step;
 
 CREATE VIEW effective_steps AS
 SELECT s.*

@@ -20,7 +20,7 @@ from shardward.loader.revision_store import publish_revision_files
 from shardward.loader.run import Run
 from shardward.loader.topology import Topology
 from shardward.quarantine.ledger import Ledger
-from shardward.quarantine.ledger.steps import step_from_journals
+from shardward.quarantine.ledger.step_answer import step_from_journals
 from shardward.quarantine.ledger.views import EFFECTIVE
 
 
@@ -71,7 +71,7 @@ def test_runs_mode_answers_what_documents_mode_answers(tmp_path: Path, mode: str
         for step in range(1, 11):
             expected = plain(full.step_documents(step))
             assert plain(lean.step_documents(step)) == expected
-            assert plain(step_from_journals(runs, EFFECTIVE, step, lean._deriver)) == expected
+            assert plain(step_from_journals(runs, EFFECTIVE, step, lean._deriver).rows) == expected
         for docs in (range(60), [7], [44, 2]):
             assert plain(lean.document_steps(list(docs))) == plain(full.document_steps(list(docs)))
         for position in (0, 9, 30, 31, 39):

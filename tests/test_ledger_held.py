@@ -15,7 +15,7 @@ from shardward.loader.run import Run
 from shardward.loader.stream import ShardLoader
 from shardward.loader.topology import Topology
 from shardward.quarantine.ledger import EFFECTIVE, Ledger
-from shardward.quarantine.ledger.steps import step_from_journals
+from shardward.quarantine.ledger.step_answer import step_from_journals
 
 
 def corpus(home: Path) -> Manifest:
@@ -56,7 +56,7 @@ def test_masked_documents_fed_no_step(tmp_path: Path, record: str) -> None:
                     batch.segments.doc.tolist()
                 )
         lean = step_from_journals(run, EFFECTIVE, batches[2].step, ledger._deriver)
-        assert lean["doc"].to_pylist() == batches[2].segments.doc.tolist()
+        assert lean.rows["doc"].to_pylist() == batches[2].segments.doc.tolist()
         assert ledger.document_steps(list(range(20, 30))).num_rows == 0
         expected = sorted(
             (doc, batch.step)

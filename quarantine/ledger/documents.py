@@ -18,6 +18,9 @@ from .derive import Deriver
 from .views import condition
 
 MANY = 64
+MOST_RANGES = 32
+"""Stretches of steps that are looked at one by one; above, one scan of all rows is quicker."""
+
 DOCUMENT_STEPS = ("doc", "step", "piece", "rank", "epoch", "sample_position", "token_start")
 _COLUMNS = f"{', '.join(DOCUMENT_STEPS)}, token_start + token_count AS token_end"
 _ORDER = " ORDER BY doc, step, piece, rank, sample_position, token_start"
@@ -60,48 +63,51 @@ def _in(spans: tuple[Span, ...], piece: Piece) -> bool:
 def _recorded(
     database: Database, docs: Int64Array, spans: tuple[Span, ...], deriver: Deriver | None
 ) -> pa.Table:
+    wheres = [condition(spans)]
     if deriver is not None and len(docs) <= MANY:
-        return _by_window(database, docs, spans, deriver)
-    return database.joined(
-        f"SELECT {_COLUMNS} FROM segments SEMI JOIN wanted USING (doc) "  # noqa: S608
-        f"WHERE {condition(spans)}{_ORDER}",
-        "wanted",
-        pa.table({"doc": docs}),
-    )
+        stretches = _stretches(database, docs, spans, deriver)
+        if len(stretches) <= MOST_RANGES:
+            wheres = [f"{wheres[0]} AND {condition((one,))}" for one in stretches] or ["false"]
+    selects = [
+        f"SELECT {_COLUMNS} FROM segments SEMI JOIN wanted USING (doc) WHERE {where}"  # noqa: S608
+        for where in wheres
+    ]
+    query = " UNION ALL ".join(selects) + _ORDER
+    return database.joined(query, "wanted", pa.table({"doc": docs}))
 
 
-def _by_window(
+def _stretches(
     database: Database, docs: Int64Array, spans: tuple[Span, ...], deriver: Deriver
-) -> pa.Table:
-    selects: list[str] = []
-    for doc in docs.tolist():
-        for epoch in _epochs(database):
-            first, end = deriver.window_range(doc, epoch)
-            selects += [
-                f"SELECT {_COLUMNS} FROM segments WHERE doc = {doc} AND epoch = {epoch} "  # noqa: S608
-                f"AND piece = {piece} AND step BETWEEN {low} AND {high} AND {condition(spans)}"
-                for piece, low, high in _steps_over(database, epoch, first, end)
-            ]
-    if not selects:
-        selects = [f"SELECT {_COLUMNS} FROM segments WHERE false"]  # noqa: S608
-    return database.table(" UNION ALL ".join(selects) + _ORDER)
+) -> list[Span]:
+    """Return, apart from each other, the steps of each piece that used the windows of `docs`."""
+    windows = [
+        (epoch, *deriver.window_range(doc, epoch))
+        for epoch in _epochs(database)
+        for doc in docs.tolist()
+    ]
+    columns = np.array(sorted(set(windows)), dtype=np.int64).reshape(-1, 3).T
+    found = database.joined(
+        "SELECT d.piece, min(d.step) AS first, max(d.step) AS last FROM windows w "  # noqa: S608
+        "JOIN deliveries d ON d.epoch = w.epoch AND d.first_position < w.after "
+        f"AND d.end_position > w.first WHERE {condition(spans, 'd')} "
+        "GROUP BY d.piece, w.epoch, w.first ORDER BY ALL",
+        "windows",
+        pa.table(list(columns), names=["epoch", "first", "after"]),
+    )
+    stretches: list[Span] = []
+    for piece, first, last in zip(*(column.to_pylist() for column in found.columns), strict=True):
+        before = stretches[-1] if stretches else None
+        if before is None or before.piece != piece or first > (before.last or 0) + 1:
+            stretches.append(Span(piece=piece, first=first, last=last))
+        else:
+            widest = max(last, before.last or 0)
+            stretches[-1] = Span(piece=piece, first=before.first, last=widest)
+    return stretches
 
 
 def _epochs(database: Database) -> list[int]:
     rows = database.rows("SELECT DISTINCT epoch FROM deliveries ORDER BY epoch")
     return [int(epoch) for (epoch,) in rows]
-
-
-def _steps_over(database: Database, epoch: int, first: int, end: int) -> list[tuple[int, int, int]]:
-    """Return (piece, first step, last step) of the steps that used raw positions [first, end)."""
-    return [
-        (int(piece), int(low), int(high))
-        for piece, low, high in database.rows(
-            "SELECT piece, min(step), max(step) FROM deliveries "
-            "WHERE epoch = ? AND first_position < ? AND end_position > ? GROUP BY piece",
-            [epoch, end, first],
-        )
-    ]
 
 
 def _derived(

@@ -24,29 +24,17 @@ from .documents import document_steps
 from .export import export
 from .history import diff, sample_rows, stats, timeline
 from .ingest import IngestReport, ingest, sync_history
+from .location import ledger_path
 from .names import load_corpus
 from .places import shard_of, shard_steps, source_steps
 from .repair import set_aside
-from .steps import owners, step_documents, steps_table
+from .step_answer import StepAnswer, joined_answers, not_recorded, step_answer
+from .steps import owners, steps_table
 from .verify import Verification, verify
 from .views import View, condition, view_of, window
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-def ledger_path(run: Run, path: Path | str | None = None) -> Path:
-    """Return where the ledger of `run` is: `path`, SHARDWARD_LEDGER, or in the run directory.
-
-    A directory (one that is there, or a name with a slash at its end) has a file for each run.
-    """
-    given = path or os.environ.get("SHARDWARD_LEDGER")
-    if not given:
-        return run.path / "ledger.duckdb"
-    place = Path(given)
-    if place.is_dir() or str(given).endswith("/"):
-        return place / f"{run.run_id}.duckdb"
-    return place
 
 
 def repairing(ask: Callable[Concatenate[Ledger, P], T]) -> Callable[Concatenate[Ledger, P], T]:
@@ -182,6 +170,21 @@ class Ledger:
         return ingest(self.database, self.run, seconds=seconds, advance=advance)
 
     @repairing
+    def step(self, step: int, branch: int | View | None = None) -> StepAnswer:
+        """Return what `step_documents` does, with the ranks that have recorded the step.
+
+        Raises:
+            NotFound, IntegrityError: as there.
+        """
+        pieces = owners(self.run, view_of(branch), step)
+        answers = [
+            step_answer(self.database, self.run, piece, step, self._deriver) for piece in pieces
+        ]
+        found = [answer for answer in answers if answer is not None]
+        if not found:
+            raise not_recorded(self.run, pieces, step)
+        return joined_answers(found)
+
     def step_documents(self, step: int, branch: int | View | None = None) -> pa.Table:
         """Return one row per segment of `step`, whether it has been ingested or not.
 
@@ -192,11 +195,7 @@ class Ledger:
             NotFound: the history does not reach the step, or nothing is recorded of it.
             IntegrityError: two replicas of a rank recorded different data.
         """
-        pieces = owners(self.run, view_of(branch), step)
-        parts = [
-            step_documents(self.database, self.run, piece, step, self._deriver) for piece in pieces
-        ]
-        return pa.concat_tables(parts)
+        return self.step(step, branch).rows
 
     @repairing
     def sample(self, position: int, epoch: int = 0, branch: int | View | None = None) -> pa.Table:
@@ -230,8 +229,8 @@ class Ledger:
         """Return one row per step in `first`..`last`, both included.
 
         Columns: step, piece, epoch, first_position, end_position, ranks, dp_size, complete,
-        completed, samples, segments, target_tokens, blanked_tokens, mode, record, revision and
-        digest (16 bytes over all ranks).
+        completed (by all ranks), completed_ranks, samples, segments, target_tokens, blanked_tokens,
+        mode, record, revision and digest (16 bytes over all ranks).
         """
         return steps_table(self.database, self.spans(branch), first, last)
 

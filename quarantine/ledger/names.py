@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ...loader.arrays import Int64Array
-from ...loader.errors import MismatchError, NotFound, ShardwardError
+from ...loader.errors import MismatchError, NotFound, ShardwardError, UsageError
 from ...loader.manifest import Manifest
 from ...loader.run import Run
 
@@ -73,6 +74,40 @@ def name_documents(manifest: Manifest, docs: Int64Array) -> pa.Table:
             "source": pa.array(columns["source"], pa.string()),
         }
     )
+
+
+def find_ids(
+    manifest: Manifest, ids: Sequence[str], advance: Callable[[int], object] | None = None
+) -> list[int]:
+    """Return the ordinals of the documents with the corpus's own `ids`; reads the id column once.
+
+    Args:
+        manifest: the corpus.
+        ids: what its id column holds; one that several documents have gives them all.
+        advance: called with 1 after each block.
+
+    Raises:
+        UsageError: the corpus has no id column.
+        NotFound: no document has one of them.
+        CorruptBlock: a shard no longer holds what was indexed.
+    """
+    column = manifest.header.schema.id_column
+    if column is None:
+        raise UsageError(
+            "the corpus has no id column, so its documents have ordinals only; "
+            "`shardward corpus index --id-column` names one"
+        )
+    wanted, found, seen = pa.array(sorted(set(ids)), pa.string()), [], set[str]()
+    for block in range(manifest.header.blocks):
+        names = manifest.reader.raw(block, [column])[column].cast(pa.string())
+        rows = np.flatnonzero(pc.is_in(names, wanted).to_numpy())
+        found += (int(manifest.geometry().first_document[block]) + rows).tolist()
+        seen.update(names.take(pa.array(rows)).to_pylist())
+        if advance is not None:
+            advance(1)
+    for missing in (name for name in ids if name not in seen):
+        raise NotFound(f"no document of the corpus has the id {missing!r} in {column!r}")
+    return found
 
 
 def with_names(manifest: Manifest | None, rows: pa.Table) -> pa.Table:

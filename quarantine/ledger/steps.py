@@ -31,13 +31,10 @@ STEP_DOCUMENTS = pa.schema(
         "token_end": pa.int64(),
     }
 )
-_DOCUMENT_QUERY = (
-    "SELECT step, piece, rank, epoch, sample_position, doc, token_start, "
-    "token_start + token_count AS token_end FROM segments WHERE "
-)
 _STEP_QUERY = (
     "SELECT step, piece, epoch, first_position, end_position, ranks, dp_size, complete, "
-    "completed, samples, segments, target_tokens, blanked_tokens, mode, record, revision "
+    "completed, completed_ranks, samples, segments, target_tokens, blanked_tokens, mode, record, "
+    "revision "
     "FROM all_steps WHERE "
 )
 
@@ -163,40 +160,6 @@ def derived_rows(
     return rows
 
 
-def step_documents(
-    database: Database, run: Run, piece: int, step: int, deriver: Deriver | None
-) -> pa.Table:
-    """Return one row per segment of `step` in `piece`, in the order of delivery.
-
-    Raises:
-        NotFound: no rank has recorded the step.
-        IntegrityError: two replicas of a rank recorded different data.
-    """
-    known = recorded_ranks(database, piece, step)
-    records = step_records(run, piece, step, known)
-    if not known and not records:
-        raise NotFound(
-            f"step {step} has not been recorded in piece {piece}; "
-            "see `shardward ledger timeline` for the steps there are"
-        )
-    item = run.pieces()[piece - 1]
-    parts = [
-        record_table(run, records, deriver),
-        database.table(_DOCUMENT_QUERY + "piece = ? AND step = ?", [piece, step]).cast(
-            STEP_DOCUMENTS
-        ),
-        *(
-            derived_rows(
-                item, step=step, rank=rank, epoch=epoch, positions=positions, deriver=deriver
-            )
-            for rank, epoch, positions in derivable_positions(database, piece, step)
-        ),
-    ]
-    return pa.concat_tables(parts).sort_by(
-        [("rank", "ascending"), ("sample_position", "ascending")]
-    )
-
-
 def derivable_positions(
     database: Database, piece: int, step: int
 ) -> list[tuple[int, int, Int64Array]]:
@@ -249,19 +212,3 @@ def _digests(database: Database, where: str) -> dict[tuple[int, int], bytes]:
         (piece, step): add_digests(*(int.from_bytes(one) for one in found)).to_bytes(16)
         for piece, step, found in rows
     }
-
-
-def step_from_journals(run: Run, view: View, step: int, deriver: Deriver | None = None) -> pa.Table:
-    """Return what `step_documents` would, without a database; for when another process has it.
-
-    Raises:
-        NotFound: the history does not reach the step, or nothing is recorded of it.
-    """
-    records = [
-        record
-        for piece in owners(run, view, step)
-        for record in step_records(run, piece, step, set())
-    ]
-    if not records:
-        raise NotFound(f"step {step} has not been recorded; see `shardward ledger timeline`")
-    return record_table(run, records, deriver)

@@ -55,6 +55,8 @@ def at_checkpoint(run: Run, text: str) -> View:
     piece, _, step = text.rpartition(":")
     if not step.isdigit() or (piece and not piece.isdigit()):
         raise NotFound(f"{text!r} is no checkpoint; write PIECE:STEP, for example 2:400")
+    if max(len(step), len(piece)) > len(str(_OPEN)) or int(step) > _OPEN:
+        raise NotFound(f"{text!r} is no checkpoint; steps go up to 2^63 - 1")
     if piece:
         return View(piece=int(piece), step=int(step))
     for span in run.lineage():
