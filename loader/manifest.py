@@ -37,6 +37,10 @@ from .tokenizers import Tokenizer
 DEFAULT_WINDOW = 16
 WINDOW_TOKENS = 64 << 20
 
+HASHED_SIDECARS = 1 << 24
+"""Documents up to which the sidecars are hashed at every open. In larger corpora the lengths are
+checked block by block as they are read, and `corpus verify` hashes everything."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
@@ -92,8 +96,11 @@ class Manifest:
         """
         directory = Path(path)
         header = read_header(directory)
-        for name in (SHARDS, BLOCKS, SOURCES, lengths_name(header.tokenizer)):
+        for name in (SHARDS, BLOCKS):
             _check_table(directory / name, header.tables.get(name))
+        for name in (SOURCES, lengths_name(header.tokenizer)):
+            if header.documents <= HASHED_SIDECARS:
+                _check_table(directory / name, header.tables.get(name))
         return cls(directory, header, root or header.root)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -81,7 +81,7 @@ def confirm(
     `unconfirmed` when others could answer and none agrees (or the loss itself does not), and
     `insufficient` when nothing but the loss could answer.
     """
-    last = event.detected if event.end is None else max(event.end, event.detected)
+    last = last_step(event)
     items = [
         _risen("loss", series.get("loss"), event.onset, last),
         _gradient(series.get("grad_norm"), event.onset, last),
@@ -176,12 +176,22 @@ def _clip_rate(series: Series | None, onset: int, last: int) -> Check:
     )
 
 
-def _sources(series: Mapping[str, Series], onset: int, last: int) -> Check:
-    checks = {
+def last_step(event: Event) -> int:
+    """Return the last step of an event as far as it is known."""
+    return event.detected if event.end is None else max(event.end, event.detected)
+
+
+def source_checks(series: Mapping[str, Series], onset: int, last: int) -> dict[str, Check]:
+    """Return what the training loss of each source did in the event, by name of the source."""
+    return {
         name[len(SOURCE_PREFIX) :]: _risen(name, each, onset, last)
         for name, each in series.items()
         if name.startswith(SOURCE_PREFIX)
     }
+
+
+def _sources(series: Mapping[str, Series], onset: int, last: int) -> Check:
+    checks = source_checks(series, onset, last)
     answered = {name: check for name, check in checks.items() if check.agrees is not None}
     if not answered:
         return _unanswered("source_loss", "not logged" if not checks else "too few points")

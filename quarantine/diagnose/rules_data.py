@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from .confirm import last_step, source_checks
 from .events import Event
 from .evidence import Evidence, Trial, Twin, Window
 from .rules import Rule, Voice, say
@@ -127,15 +128,9 @@ def _twin(twin: Twin) -> Iterator[Voice]:
 
 def shape(evidence: Evidence) -> Iterator[Voice]:
     """Speak of one source alone that moved: a hint, not a proof."""
-    rose, asked = 0, 0
-    for name, series in evidence.series.items():
-        if not name.startswith("loss/"):
-            continue
-        inside = series.between(evidence.event.onset, evidence.event.detected)
-        before = series.between(0, evidence.event.onset - 1)[-64:]
-        if len(inside) and len(before) >= 8:
-            asked += 1
-            rose += bool(inside.max() > before.mean() + 5 * max(before.std(), 1e-3))
+    checks = source_checks(evidence.series, evidence.event.onset, last_step(evidence.event))
+    answers = [check.agrees for check in checks.values() if check.agrees is not None]
+    rose, asked = sum(answers), len(answers)
     if asked > 1 and 0 < rose <= asked / 2:
         yield say("bad_data", 1.0, f"the loss rose in {rose} of {asked} sources only")
     elif asked > 1 and rose == asked:
