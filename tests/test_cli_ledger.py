@@ -195,6 +195,9 @@ def test_sql_that_changes_something_is_a_usage_error(trained: tuple[Run, list[An
     assert (result.exit_code, result.stderr.startswith("error: ")) == (2, True)
 
 
+ENDLESS = "SELECT count(*) FROM range(100000000) a, range(100000000) b WHERE a.range <> b.range"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -202,6 +205,15 @@ def test_sql_that_changes_something_is_a_usage_error(trained: tuple[Run, list[An
         (["step", "0"], 2, "0 is not in the range"),
         (["steps", "5..2"], 2, "first step is 1"),
         (["steps", "x"], 2, "FIRST..LAST"),
+        (["step", str(10**30)], 2, "not in the range"),
+        (["steps", f"1..{10**30}"], 2, "no range"),
+        (["sample", str(10**30)], 2, "not in the range"),
+        (["doc", str(10**30)], 2, "over the largest ordinal"),
+        (["doc", "wiki-7"], 2, "no id column"),
+        (["step", "1", "--at", f"1:{10**30}"], 1, "no checkpoint"),
+        (["step", "1", "--branch", "-1"], 2, "not in the range"),
+        (["sql", "SELECT corrupt_block FROM events"], 2, "was refused"),
+        (["sql", ENDLESS, "--timeout", "0.2"], 1, "was stopped"),
         (["step", "1", "--all", "--branch", "1"], 2, "exclude each other"),
         (["step", "1", "--branch", "7"], 1, "no piece 7"),
         (["shard", "nope"], 1, "names 0 of 2 shards"),
@@ -315,5 +327,6 @@ def test_D1_a_busy_ledger_still_answers_for_a_step_and_exits_4(
         holder.communicate("")
 
     assert (step.exit_code, check.exit_code) == (4, 4)
+    assert json.loads(step.stdout)["deliveries"][0]["complete"]
     assert [row["doc"] for row in json.loads(step.stdout)["rows"]] == list(range(8, 16))
     assert f"process {holder.pid} holds the ledger" in step.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers_ledger import cursor, docs, make_run, train, train_really
@@ -65,7 +66,7 @@ def test_a_step_is_completed_when_all_ranks_reported_it(run: Run) -> None:
     assert table["completed_ranks"].to_pylist() == [4, 1]
 
 
-def resumed(run: Run, ranks: int, start: Cursor, steps: int, record: str = "documents") -> int:
+def resumed(run: Run, ranks: int, start: Cursor, steps: int, record: Any = "documents") -> int:
     """Train `steps` steps after `start` on so many ranks, as a branch of its own."""
     manifest = Manifest.load(run.manifest_path)
     for rank in range(ranks):
