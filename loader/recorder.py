@@ -69,14 +69,14 @@ class Recorder:
                 f"step {step} was reported; steps up to {self.completed} are complete and up to "
                 f"{self.delivered} delivered: report each step once, in order, after it is done"
             )
+        losses = None if sample_loss is None else [float(loss) for loss in sample_loss]
         for done in range(self.completed + 1, step + 1):
             self.note(Kind.COMPLETED, done, {})
         self.completed = step
-        values = {name: value for name, value in signals.items() if value is not None}
-        if values:
-            self.note(Kind.TELEMETRY, step, values)
-        if sample_loss is not None:
-            self.note(Kind.SAMPLE_LOSS, step, {"loss": [float(loss) for loss in sample_loss]})
+        if signals:
+            self.note(Kind.TELEMETRY, step, signals)
+        if losses is not None:
+            self.note(Kind.SAMPLE_LOSS, step, {"loss": losses})
 
     def latest(self) -> Cursor:
         """Return the cursor of the last completed step; see `ShardLoader.state_dict`."""

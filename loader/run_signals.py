@@ -9,12 +9,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .errors import UsageError
 
 Signals = Mapping[str, float]
 Gather = Callable[[Signals], Sequence[Signals]]
 """Returns the signals of all ranks, in the order of ranks, on every rank."""
 
 NONFINITE_RANKS = "nonfinite_ranks"
+
+
+def numbers(signals: Mapping[str, Any]) -> dict[str, float]:
+    """Return the signals as plain numbers, those that are None left out.
+
+    Raises:
+        UsageError: a value is not one number; its name is in the message.
+    """
+    found: dict[str, float] = {}
+    for name, value in signals.items():
+        if value is None:
+            continue
+        try:
+            found[name] = value if isinstance(value, int) else float(value)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise UsageError(
+                f"the signal {name} is a {type(value).__name__}, not one number ({error}); "
+                "reduce it to a scalar first"
+            ) from error
+    return found
 
 
 def reduce_signals(

@@ -21,6 +21,7 @@ from .preview import Preview, preview_step
 from .recorder import Recorder
 from .revision import Revision
 from .run import Run
+from .run_signals import Gather, numbers, reduce_signals
 from .sample_seed import Transform, sample_seeds
 from .schedule import BatchSchedule
 from .step_count import StepEstimate, count_steps
@@ -253,19 +254,32 @@ class ShardLoader:
         step: int,
         *,
         sample_loss: Sequence[float] | None = None,
-        **signals: float | int | None,
-    ) -> None:
+        reduce: Gather | None = None,
+        **signals: Any,
+    ) -> dict[str, float]:
         """Record that the trainer completed `step` (and all before it), with its telemetry.
 
         Args:
             step: a delivered step.
             sample_loss: one loss per sample of this rank, in order of delivery.
-            signals: numbers such as loss=…, grad_norm=…, lr=….
+            reduce: gathers the signals of all ranks, such as a wrapped all_gather_object. Each
+                rank then records and gets the same values: the mean over ranks, NaN where any
+                rank has one, and `nonfinite_ranks`.
+            signals: numbers such as loss=…, grad_norm=…, lr=…; None is not recorded, and a tensor
+                of one element is read.
+
+        Returns:
+            What was recorded, so that every rank decides by the same numbers.
 
         Raises:
-            UsageError: the step was not delivered, or an earlier report was later.
+            UsageError: the step was not delivered, an earlier report was later, or a signal is
+                not a number; nothing is recorded then.
         """
-        self._recorder.complete(step, signals, sample_loss)
+        values = numbers(signals)
+        if reduce is not None:
+            values = reduce_signals(reduce(values))
+        self._recorder.complete(step, values, None if sample_loss is None else list(sample_loss))
+        return values
 
     def state_dict(self) -> dict[str, Any]:
         """Return the cursor of the last completed step as JSON, under 1 KB.

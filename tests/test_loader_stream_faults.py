@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import threading
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from shardward.loader.errors import (
     NotFound,
     ShardwardError,
     UnreachableShard,
+    UsageError,
 )
 from shardward.loader.manifest_format import (
     SHARDS,
@@ -149,3 +151,29 @@ def test_a_changed_length_is_found_at_the_load_or_by_its_block(manifest: Manifes
         loader(forged, forged.plan(seed=1, seq_len=8), on_corrupt="hold") as stops,
     ):
         list(stops)
+
+
+def test_S10_all_ranks_record_one_combined_signal(manifest: Manifest, tmp_path: Path) -> None:
+    plan = manifest.plan(seed=8, seq_len=8, window_blocks=2)
+    run = Run.create(tmp_path / "run", plan=plan, manifest_path=manifest.path)
+    reported = [{"loss": 2.0}, {"loss": float("nan")}, {"loss": 4.0}]
+    with loader(manifest, plan, run=run) as source:
+        next(source)
+        got = source.observe(1, loss=4.0, reduce=lambda own: [*reported[:2], own])
+
+    assert math.isnan(got["loss"])
+    assert got["nonfinite_ranks"] == 1.0
+
+
+def test_a_signal_that_is_no_number_is_refused_before_anything_is_recorded(
+    manifest: Manifest, tmp_path: Path
+) -> None:
+    plan = manifest.plan(seed=8, seq_len=8, window_blocks=2)
+    run = Run.create(tmp_path / "run", plan=plan, manifest_path=manifest.path)
+    with loader(manifest, plan, run=run) as source:
+        next(source)
+        with pytest.raises(UsageError, match="the signal loss is a ndarray, not one number"):
+            source.observe(1, loss=np.zeros(3))
+        assert source.state_dict()["step"] == 0
+        assert source.observe(1, loss=np.float32(2.5), lr=None) == {"loss": 2.5}
+        assert source.state_dict()["step"] == 1

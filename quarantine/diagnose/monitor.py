@@ -94,7 +94,7 @@ class Monitor:
 
         A gradient norm that is not finite or not positive counts as not logged: overflowed
         updates are skipped by the trainer while it searches for a loss scale. A tensor is read
-        with `.item()`, which waits for a device; `probes.AsyncScalars` does not.
+        with `.item()`, which waits for its device.
         """
         extras = {name: _number(value) for name, value in signals.items() if value is not None}
         noted = self._step(step, extras)
