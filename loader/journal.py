@@ -219,6 +219,8 @@ def iter_journal(path: Path, start: int = 0, *, chunk: int = CHUNK) -> Iterator[
         want = chunk
         while start < size:
             data = _pread(handle, min(want, size - start), start)
+            if not data:
+                return  # the file became shorter meanwhile
             final = start + len(data) >= size
             part = scan(data, offset=start, final=final)
             yield part

@@ -34,7 +34,8 @@ COMPACT, HOLD = "compact", "hold"
 _HEAD = struct.Struct("<BBHIQQ16sQQII")
 _HOLD_FLAG, _DOCUMENTS_FLAG = 1, 2
 _JSON_KINDS = frozenset(Kind) - {Kind.DELIVERED}
-_MOST_POSITIONS = 1 << 31
+MOST_ENTRIES = 1 << 24
+"""Samples, or segments, in one record: far above any step of one rank, but bytes can claim more."""
 
 
 def _empty() -> Int64Array:
@@ -92,6 +93,11 @@ class DeliveredRecord:
             raise ValueError(
                 f"step {self.step} over positions [{self.start}, {self.end}) is impossible; "
                 "the first step is 1 and positions count up from 0"
+            )
+        if max(len(self.positions), len(self.doc)) > MOST_ENTRIES:
+            raise ValueError(
+                f"{len(self.positions)} samples and {len(self.doc)} segments are too many for one "
+                f"step of one rank, at most {MOST_ENTRIES} of each fit; use more ranks"
             )
 
     def segments(self) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
@@ -178,7 +184,14 @@ def delivered(frame: Frame) -> DeliveredRecord:
     _, flags, micros, epoch, start, end, digest, target, blanked, runs, segments = (
         _HEAD.unpack_from(data)
     )
-    positions, columns = _columns(data, runs, segments, documents=bool(flags & _DOCUMENTS_FLAG))
+    most = min(max(end - start, 0), MOST_ENTRIES)
+    if runs > most or segments > MOST_ENTRIES:
+        raise FormatError(
+            f"journal frame at byte {frame.offset} claims {runs} runs of samples and {segments} "
+            f"segments for positions {start} to {end}; the journal was not written by this format"
+        )
+    documents = bool(flags & _DOCUMENTS_FLAG)
+    positions, columns = _columns(data, runs, segments, most, documents=documents)
     try:
         return DeliveredRecord(
             piece=frame.piece,
@@ -254,12 +267,12 @@ def position_runs(positions: Int64Array) -> tuple[Int64Array, Int64Array]:
 
 
 def _columns(
-    data: bytes, runs: int, segments: int, *, documents: bool
+    data: bytes, runs: int, segments: int, most: int, *, documents: bool
 ) -> tuple[Int64Array, list[Int64Array]]:
     """Return (positions, the four segment columns) of a delivered payload."""
     first, place = decode_column(data, _HEAD.size, runs)
     length, place = decode_column(data, place, runs)
-    positions = _positions(first, length)
+    positions = _positions(first, length, most)
     if not documents:
         return positions, [_empty()] * 4
     columns: list[Int64Array] = []
@@ -275,15 +288,15 @@ def _columns(
     return positions, columns
 
 
-def _positions(first: Int64Array, length: Int64Array) -> Int64Array:
-    if len(first) == 1 and 0 < int(length[0]) < _MOST_POSITIONS:
+def _positions(first: Int64Array, length: Int64Array, most: int) -> Int64Array:
+    if len(first) == 1 and 0 < int(length[0]) <= most:
         return np.arange(int(first[0]), int(first[0]) + int(length[0]), dtype=np.int64)
-    if len(first) and not 0 < int(length.min()) <= int(length.max()) < _MOST_POSITIONS:
+    if len(first) and not 0 < int(length.min()) <= int(length.max()) <= most:
         raise FormatError("a delivered record has an empty, negative or endless run of positions")
     ends = np.cumsum(length)
     total = int(ends[-1]) if len(ends) else 0
-    if total >= _MOST_POSITIONS:
-        raise FormatError(f"a delivered record claims {total} samples, over the limit of 2^31")
+    if total > most:
+        raise FormatError(f"a delivered record claims {total} samples, more than {most}")
     within: Int64Array = np.arange(total, dtype=np.int64)
     within += np.repeat(first - (ends - length), length)
     return within

@@ -78,7 +78,14 @@ class Rows:
             if frame.step > _LARGEST:
                 raise FormatError(f"step {frame.step} is over 2^63 - 1")
             self._add(frame)
-        except (FormatError, KeyError, TypeError, ValueError, OverflowError) as error:
+        except (
+            FormatError,
+            KeyError,
+            TypeError,
+            ValueError,
+            OverflowError,
+            MemoryError,
+        ) as error:
             self.damage(journal, frame.offset, frame.end, f"record without sense: {error}")
 
     def damage(self, journal: str, first: int, end: int, reason: str) -> None:
