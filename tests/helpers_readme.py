@@ -15,7 +15,7 @@ from pathlib import Path
 from helpers_tree import ROOT
 
 README = ROOT / "README.md"
-MOST_LINES = 16
+MOST_LINES = 20
 WIDTH = "132"
 
 
