@@ -32,6 +32,7 @@ from shardward.loader.digest import add_digests
 from shardward.loader.journal import read_journal
 from shardward.loader.journal_frame import Kind
 from shardward.loader.records import DeliveredRecord, delivered
+from shardward.loader.revision_store import publish_revision_files
 
 words = st.text(alphabet="abcdefé漢", max_size=30)
 corpora = st.lists(st.lists(words, max_size=7), min_size=1, max_size=8)
@@ -185,6 +186,7 @@ def test_all_ranks_together_deliver_the_reference_through_kills_and_revisions(
         for number, stage in enumerate(lives, start=1):
             excluded = {doc for doc in stage.excluded if doc < len(reference.texts)}
             revision = revision_for(manifest, plan, number, excluded, stage)
+            publish_revision_files(run.path, revision)
             expected = reference.steps(
                 batch=batch,
                 start=start,
