@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -43,6 +44,10 @@ class Cursor:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise ValueError(f"{name} is {value!r}, not a non-negative integer")
+        if not isinstance(self.plan_id, str):
+            raise ValueError(f"plan_id is {self.plan_id!r}, not text")
+        if self.piece is not None and (type(self.piece) is not int or self.piece < 1):
+            raise ValueError(f"piece is {self.piece!r}, not a positive integer")
         if self.mode not in get_args(Mode):
             raise ValueError(f"mode is {self.mode!r}, not one of {get_args(Mode)}")
         if (self.revision == 0) != (self.revision_digest is None):
@@ -70,6 +75,8 @@ class Cursor:
         Raises:
             FormatError: unknown version, or a field that is missing, unknown or of the wrong kind.
         """
+        if not isinstance(value, Mapping):
+            raise FormatError(f"{where} is a {type(value).__name__}, not a JSON object")
         check_format(value, name=FORMAT, version=VERSION, where=where)
         fields = {key: item for key, item in value.items() if key not in ("format", "version")}
         missing = set(cls.__dataclass_fields__) - set(fields)

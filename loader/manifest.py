@@ -170,7 +170,7 @@ class Manifest:
         return Plan(
             fingerprint=self.fingerprint,
             seed=seed,
-            window_blocks=window_blocks or self._default_window(),
+            window_blocks=self._default_window() if window_blocks is None else window_blocks,
             seq_len=seq_len,
             separator=None if seq_len is None else tokenizer.separator,
             pad=tokenizer.pad,

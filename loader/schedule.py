@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import index
+from typing import SupportsIndex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,12 +23,12 @@ class BatchSchedule:
             raise ValueError("a global batch holds at least one sample")
 
     @classmethod
-    def of(cls, batch: int | Sequence[tuple[int, int]] | BatchSchedule) -> BatchSchedule:
+    def of(cls, batch: SupportsIndex | Sequence[tuple[int, int]] | BatchSchedule) -> BatchSchedule:
         """Return `batch` as a schedule; an integer is the same size at every step."""
         if isinstance(batch, BatchSchedule):
             return batch
-        if isinstance(batch, int):
-            return cls(pairs=((1, batch),))
+        if isinstance(batch, SupportsIndex):
+            return cls(pairs=((1, index(batch)),))
         return cls(pairs=tuple((int(first), int(size)) for first, size in batch))
 
     def size_at(self, step: int) -> int:

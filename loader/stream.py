@@ -26,7 +26,13 @@ from .sample_seed import Transform, sample_seeds
 from .schedule import BatchSchedule
 from .step_count import StepEstimate, count_steps
 from .steps import StepSource, StepStream
-from .stream_load import check_plan, check_window_bytes, load_cursor, load_loader_revision
+from .stream_load import (
+    check_place,
+    check_plan,
+    check_window_bytes,
+    load_cursor,
+    load_loader_revision,
+)
 from .stream_stats import LoaderStats
 from .stream_warnings import StepWarnings
 from .topology import Topology
@@ -123,7 +129,7 @@ class ShardLoader:
             hold_corrupt=on_corrupt == "hold",
             patience=patience,
         )
-        self._check_sizes(window_bytes)
+        self._check_sizes(window_bytes, loaded)
         self._transform = transform
         self._prefetch_bytes, self._stall_seconds = prefetch_bytes, stall_seconds
         self.piece: int | None = None
@@ -140,10 +146,11 @@ class ShardLoader:
         self._counted: StepEstimate | None = None
         self.stats = LoaderStats()
 
-    def _check_sizes(self, window_bytes: int) -> None:
+    def _check_sizes(self, window_bytes: int, loaded: Cursor) -> None:
         for size in self._source.schedule.sizes():
             self.topology.check(size, self.micros)
         check_window_bytes(self._source.layout, self.manifest, window_bytes)
+        check_place(loaded, self._source.walker().order(loaded.epoch))
 
     def _open_piece(
         self, loaded: Cursor, reason: str, launch: str | None, *, fork: bool

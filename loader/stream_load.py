@@ -11,13 +11,15 @@ from .blocks import token_dtype
 from .cursor import Cursor
 from .errors import MismatchError, NotFound, UsageError
 from .manifest import Manifest
-from .order import Layout
+from .order import EpochOrder, Layout
 from .plan import Plan
 from .revision import Revision
 from .revision_store import load_revision
 from .run import Run
 
 WINDOWS_IN_MEMORY = 2
+DOCUMENT_BYTES = 300
+"""What a window keeps of each document besides its tokens: order, lengths, views, segments."""
 
 
 def check_plan(manifest: Manifest, plan: Plan, run: Run | None) -> None:
@@ -56,11 +58,26 @@ def check_window_bytes(layout: Layout, manifest: Manifest, limit: int) -> None:
     size, blocks = layout.plan.window_blocks, layout.block_stream.size
     largest = np.sort(layout.block_stream)[max(0, blocks - size) :]
     item = token_dtype(manifest.header.tokenizer.vocabulary).itemsize
-    need = int(largest.sum()) * item * WINDOWS_IN_MEMORY
+    documents = np.sort(layout.block_documents)[max(0, blocks - size) :]
+    one = int(largest.sum()) * item + int(documents.sum()) * DOCUMENT_BYTES
+    need = one * WINDOWS_IN_MEMORY
     if need > limit:
         raise UsageError(
             f"windows of {size} blocks may take {need} bytes, {WINDOWS_IN_MEMORY} of them at a "
             f"time, the limit is {limit}; plan a smaller window_blocks, or raise window_bytes"
+        )
+
+
+def check_place(cursor: Cursor, order: EpochOrder) -> None:
+    """Refuse a cursor that stands behind the end of its epoch.
+
+    Raises:
+        MismatchError: naming both positions.
+    """
+    if cursor.position > order.positions:
+        raise MismatchError(
+            f"the cursor stands at position {cursor.position} of epoch {cursor.epoch}, which has "
+            f"{order.positions}; the cursor was edited, load it from the checkpoint again"
         )
 
 

@@ -131,7 +131,9 @@ def tokenizer_of(identity: TokenizerIdentity, directory: Path) -> Tokenizer:
 
 def _token_ids(spec: str, rest: str) -> TokenIds:
     parts = rest.split(":")
-    if len(parts) != 3 or not all(part.isdigit() or part == "none" for part in parts):
+    if len(parts) != 3 or not all(
+        (part.isascii() and part.isdigit()) or part == "none" for part in parts
+    ):
         raise UsageError(
             f"tokenizer {spec!r} does not follow {IDS_GRAMMAR} (SEPARATOR may be none)"
         )

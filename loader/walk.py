@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -70,6 +70,8 @@ class Walker:
         epochs: int | None = 1,
         end: EpochEnd = "drop",
     ) -> None:
+        if end not in get_args(EpochEnd):
+            raise ValueError(f"end is {end!r}, not one of {get_args(EpochEnd)}")
         self.layout = layout
         self.exclusion = exclusion
         self.schedule = schedule

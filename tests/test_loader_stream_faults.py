@@ -14,10 +14,11 @@ import pyarrow as pa
 import pytest
 from helpers_loader import arrow_corpus, revision_of
 
-from shardward.loader import Batch, Manifest, Plan, Run, ShardLoader
+from shardward.loader import Batch, Cursor, Manifest, Plan, Run, ShardLoader
 from shardward.loader.errors import (
     FormatError,
     IntegrityError,
+    MismatchError,
     NotFound,
     ShardwardError,
     UnreachableShard,
@@ -177,3 +178,13 @@ def test_a_signal_that_is_no_number_is_refused_before_anything_is_recorded(
         assert source.state_dict()["step"] == 0
         assert source.observe(1, loss=np.float32(2.5), lr=None) == {"loss": 2.5}
         assert source.state_dict()["step"] == 1
+
+
+def test_a_cursor_behind_its_epoch_is_refused_instead_of_ending_silently(
+    manifest: Manifest,
+) -> None:
+    plan = manifest.plan(seed=8, seq_len=8, window_blocks=2)
+    cursor = Cursor(plan_id=plan.plan_id, position=10**6)
+
+    with pytest.raises(MismatchError, match="stands at position 1000000 of epoch 0, which has"):
+        loader(manifest, plan, cursor=cursor)

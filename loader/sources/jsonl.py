@@ -81,7 +81,7 @@ class JsonlReader:
     def _object(self, line: bytes, row: int) -> dict[str, Any]:
         try:
             value = json.loads(line)
-        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise CorpusError(
                 f"shard {self._uri} row {row} is not JSON in UTF-8 ({error}); "
                 "repair the line or leave it out"
