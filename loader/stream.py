@@ -34,7 +34,7 @@ from .stream_load import (
     load_loader_revision,
 )
 from .stream_stats import LoaderStats
-from .stream_warnings import StepWarnings
+from .stream_warnings import StepWarnings, warn_if_left_behind
 from .topology import Topology
 from .walk import EpochEnd, Place
 
@@ -314,7 +314,10 @@ class ShardLoader:
         Raises:
             UsageError: the step is not completed.
         """
-        return self._recorder.checkpoint(step, path).to_json()
+        cursor = self._recorder.checkpoint(step, path)
+        if self.run is not None and self.piece is not None:
+            warn_if_left_behind(self.run, self.piece, step)
+        return cursor.to_json()
 
     def preview(self, step: int) -> Preview:
         """Return what would feed `step`, without reading data.

@@ -4,10 +4,34 @@ from __future__ import annotations
 
 import logging
 
+from .lineage import leaves_at
 from .prepared import PreparedStep
+from .run import Run
 
 LOG = logging.getLogger(__name__)
 BLANKED_SHARE_WARNING = 0.02
+
+
+def warn_if_left_behind(run: Run, piece: int, step: int) -> None:
+    """Log that the run's head was moved away from under a living trainer.
+
+    Nothing is raised: what the trainer saves is kept, but no later start accepts it.
+    """
+    head = run.head()
+    pieces = run.pieces()
+    if head is None or pieces[piece - 1].reason == "trial":
+        return
+    last = leaves_at(pieces, head.piece, head.step, piece)
+    if last is not None and step > last:
+        LOG.warning(
+            "the run's head was moved to piece %d step %s by a %s; this trainer's checkpoint of "
+            "step %d of piece %d will be refused: stop it and start again from the head",
+            head.piece,
+            "(running)" if head.step is None else head.step,
+            head.reason,
+            step,
+            piece,
+        )
 
 
 class StepWarnings:

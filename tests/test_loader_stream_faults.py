@@ -188,3 +188,22 @@ def test_a_cursor_behind_its_epoch_is_refused_instead_of_ending_silently(
 
     with pytest.raises(MismatchError, match="stands at position 1000000 of epoch 0, which has"):
         loader(manifest, plan, cursor=cursor)
+
+
+def test_a_trainer_whose_run_was_rewound_under_it_is_told_at_its_next_checkpoint(
+    manifest: Manifest, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = manifest.plan(seed=8, seq_len=8, window_blocks=2)
+    run = Run.create(tmp_path / "run", plan=plan, manifest_path=manifest.path)
+    with loader(manifest, plan, run=run) as source:
+        for batch in source:
+            source.observe(batch.step)
+            if batch.step == 3:
+                healthy = source.checkpoint(3)
+            if batch.step == 5:
+                break
+        assert not caplog.records
+        run.move_head(piece=1, step=3, cursor=Cursor.from_json(healthy), revision=0)
+        source.checkpoint(5)
+
+    assert "checkpoint of step 5 of piece 1 will be refused" in caplog.text

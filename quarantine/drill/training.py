@@ -46,7 +46,7 @@ def train(
         signals, samples = trainer.step(batch)
         if last % scale.checkpoint_every == 0:
             signals |= trainer.evaluate(heldout)
-        loader.observe(last, sample_loss=samples, **signals)
+        loader.observe(last, sample_loss=samples, reduce=None, **signals)
         if checkpoints is not None and last % scale.checkpoint_every == 0:
             save(trainer, loader, checkpoints)
         if monitor is not None:
