@@ -1,4 +1,4 @@
-"""The published quality on the labelled corpus, where it is there: one half, never tuned on."""
+"""The published quality on half B of the labelled corpus, where it is there (no hold-out)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Junk made from real text and bytes, of kinds that the detectors' lines were not chosen on."""
+"""Junk made from real text and bytes, of kinds that the labelled corpus lacks or has few of."""
 
 from __future__ import annotations
 
