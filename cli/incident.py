@@ -29,7 +29,7 @@ from .output import emit, json_option, run_option, table
 
 @click.group()
 def incident() -> None:
-    """List, show and report incidents.
+    """Lead a spike from the page to the postmortem.
 
     \b
     Examples:

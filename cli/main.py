@@ -14,11 +14,11 @@ FAMILIES = {
     "corpus": "Index, show and verify corpora.",
     "ledger": "Ask which documents fed which steps.",
     "monitor": "Find loss spikes in a training log.",
-    "incident": "List, show and report incidents.",
+    "incident": "Lead a spike from the page to the postmortem.",
     "quarantine": "Decide what the run may no longer eat.",
     "scan": "Rank junk and duplicates in a corpus.",
     "similar": "Find documents like given ones.",
-    "rebuild": "Write the corpus without condemned documents.",
+    "rebuild": "Write the corpus without excluded documents.",
     "drill": "Play a full incident on real text.",
 }
 """Family → the first line of its help, here so that `shardward --help` imports none of them."""

@@ -43,7 +43,7 @@ def rebuild(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Write the corpus without condemned documents.
+    """Write the corpus without excluded documents.
 
     All that a revision leaves out is taken out, or with --only-condemned what is condemned. It
     can be stopped and started again.
