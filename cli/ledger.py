@@ -100,7 +100,7 @@ def step(
         busy = error
         deriver = None if corpus is None else Deriver(found, corpus)
         whole = step_from_journals(found, view, number, deriver)
-    rows, texts = named(corpus, whole.rows, show=show)
+    rows, texts = named(corpus, whole.rows, show=show, most=None if as_json else limit)
     answer(
         as_json,
         {"command": "step", "step": number, **view_json(view)},
@@ -208,7 +208,9 @@ def doc(
     ordinals = ordinals_of(found, manifest, docs, by_id=by_id)
     with opened(found, manifest) as book:
         rows = book.document_steps(ordinals, view)
-    rows, texts = named(corpus_of(found, manifest), rows, show=show)
+    rows, texts = named(
+        corpus_of(found, manifest), rows, show=show, most=None if as_json else limit
+    )
     answer(
         as_json,
         {"command": "doc", "docs": ordinals, **view_json(view)},

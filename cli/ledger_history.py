@@ -73,7 +73,9 @@ def sample(
     filled = rows.num_rows > 0 and rows["doc"].null_count == 0
     texts: list[Excerpt | None] = []
     if filled:
-        rows, texts = named(corpus_of(found, manifest), rows, show=show)
+        rows, texts = named(
+            corpus_of(found, manifest), rows, show=show, most=None if as_json else limit
+        )
     answer(
         as_json,
         {"command": "sample", "position": position, "epoch": epoch, **view_json(view)},

@@ -170,9 +170,9 @@ def ordinals_of(run: Run, manifest: Path | None, words: Sequence[str], *, by_id:
 
 
 def named(
-    corpus: Manifest | None, rows: pa.Table, *, show: bool
+    corpus: Manifest | None, rows: pa.Table, *, show: bool, most: int | None = None
 ) -> tuple[pa.Table, list[Excerpt | None]]:
-    """Return `rows` with names, and the texts of their spans when they are to be shown.
+    """Return `rows` with names, and the texts of the first `most` when they are to be shown.
 
     Raises:
         NotFound: texts were asked for and there is no manifest.
@@ -181,7 +181,8 @@ def named(
         return with_names(corpus, rows), []
     if corpus is None:
         raise NotFound("there is no manifest to read texts with; give it with --manifest")
-    return with_names(corpus, rows), excerpts(corpus, rows)
+    shown = rows if most is None else rows.slice(0, most)
+    return with_names(corpus, rows), excerpts(corpus, shown)
 
 
 def answer(

@@ -148,6 +148,14 @@ def test_documents_outside_the_corpus_fed_nothing(tmp_path: Path, record: str) -
         assert ledger.document_steps([3, 60]).num_rows == ledger.document_steps([3]).num_rows
 
 
+def test_a_run_that_has_delivered_nothing_has_no_documents(tmp_path: Path) -> None:
+    run, batches = train_really(tmp_path, steps=1, record="runs")
+    run.journal_path(1, 0).unlink()
+    with Ledger.open(run) as ledger:
+        assert ledger.document_steps(batches[0].segments.doc).num_rows == 0
+        assert (ledger.sample(1).num_rows, ledger.verify().records) == (0, 0)
+
+
 def test_a_query_that_runs_too_long_is_stopped(run: Run) -> None:
     train(run, [1])
     endless = "SELECT count(*) FROM range(100000000) a, range(100000000) b WHERE a.range <> b.range"

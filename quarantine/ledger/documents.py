@@ -120,7 +120,7 @@ def _derived(
     """Return the rows of a piece that recorded runs only."""
     own = tuple(span for span in spans if span.piece == piece.piece)
     parts: list[pa.Table] = []
-    for epoch in _epochs(database):
+    for epoch in _epochs(database) or [0]:
         _, positions = deriver.order(epoch).positions_of(docs)
         delivered = database.joined(
             "SELECT DISTINCT w.position AS sample_position, r.step, r.rank FROM sample_runs r "  # noqa: S608
