@@ -15,6 +15,7 @@ from ..loader.manifest import Manifest
 from ..loader.manifest_verify import verify as find_problems
 from ..loader.mix import measure_mix
 from ..loader.sources.opening import find_shards
+from ..quarantine.search.index_job import IndexReport, build_signatures
 from .output import clean, emit, json_option, manifest_option, progress, table
 
 
@@ -24,7 +25,7 @@ def corpus() -> None:
 
     \b
     Examples:
-      shardward corpus index 'data/*.parquet' --out manifest --source-column source
+      shardward corpus index 'data/*.parquet' --out manifest --source-column source --signatures
       shardward corpus mix --manifest manifest --batch 512 --seq-len 2048
       shardward corpus show --manifest manifest
       shardward corpus verify --manifest manifest
@@ -32,7 +33,7 @@ def corpus() -> None:
 
 
 @corpus.command()
-@click.argument("inputs", nargs=-1, required=True)
+@click.argument("inputs", nargs=-1)
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Manifest to make.")
 @click.option("--column", default="text", show_default=True, help="Text, or lists of token ids.")
 @click.option("--id-column", default=None, help="The corpus's own document ids.")
@@ -43,6 +44,8 @@ def corpus() -> None:
     show_default=True,
     help="'bytes', 'hf:FILE', or 'ids:VOCABULARY:SEPARATOR:PAD' for token ids.",
 )
+@click.option("--signatures", is_flag=True, help="Also write the sidecars that searches read.")
+@click.option("--workers", type=click.IntRange(0, 256), default=0, help="Processes that sign.")
 @json_option
 def index(
     *,
@@ -52,18 +55,60 @@ def index(
     id_column: str | None,
     source_column: str | None,
     tokenizer: str,
+    signatures: bool,
+    workers: int,
     as_json: bool,
 ) -> None:
     """Build a manifest of shards: files, directories or patterns.
 
+    With --signatures and no inputs, the manifest --out is there already and only the sidecars that
+    it lacks are written; so a job that was stopped goes on.
+
     \b
     Examples:
       shardward corpus index data --out manifest
+      shardward corpus index data --out manifest --signatures
+      shardward corpus index --out manifest --signatures --workers 8
       shardward corpus index ids --column input_ids --tokenizer ids:50258:50256:50257 --out manifest
     """
+    if not inputs:
+        if not signatures:
+            raise UsageError("name the shards to index, or add --signatures to a manifest")
+        manifest = Manifest.load(out)
+    else:
+        manifest = _build(
+            inputs,
+            out,
+            column=column,
+            id_column=id_column,
+            source_column=source_column,
+            tokenizer=tokenizer,
+        )
+    signed = _sign(manifest, workers) if signatures else None
+    payload = _summary(manifest)
+    if signed is not None:
+        payload["signatures"] = {"made": signed.made, "kept": signed.kept, "bytes": signed.bytes}
+
+    def render(console: Console) -> None:
+        _print_summary(console, manifest)
+        if signed is not None:
+            console.print(f"signatures: {signed.made} shards signed, {signed.kept} were good")
+
+    emit(as_json, payload, render)
+
+
+def _build(
+    inputs: tuple[str, ...],
+    out: Path,
+    *,
+    column: str,
+    id_column: str | None,
+    source_column: str | None,
+    tokenizer: str,
+) -> Manifest:
     _, uris = find_shards(inputs)
     with progress("indexing", len(uris)) as advance:
-        manifest = build_manifest(
+        return build_manifest(
             inputs,
             out,
             column=column,
@@ -72,7 +117,11 @@ def index(
             tokenizer=tokenizer,
             advance=advance,
         )
-    emit(as_json, _summary(manifest), lambda console: _print_summary(console, manifest))
+
+
+def _sign(manifest: Manifest, workers: int) -> IndexReport:
+    with progress("signing", manifest.documents_count) as advance:
+        return build_signatures(manifest, workers=workers, advance=advance)
 
 
 @corpus.command()

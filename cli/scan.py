@@ -13,7 +13,6 @@ from ..quarantine.ledger import Ledger
 from ..quarantine.search.corpus_scan import examine_documents, scan_corpus
 from ..quarantine.search.findings import Suspect
 from ..quarantine.search.incident_window import document_losses, incident_window
-from ..quarantine.search.index_job import build_signatures
 from ..quarantine.search.opinions import panel
 from ..quarantine.search.triage import triage
 from .documents import DocumentList, load_manifest
@@ -29,7 +28,6 @@ from .respond_options import corpus_of
 @click.option("--controls", type=DocumentList(), default=None, help="Set against the window.")
 @click.option("--incident", metavar="ID", default=None, help="Rank the window of this incident.")
 @run_option
-@click.option("--signatures", is_flag=True, help="Only write the index sidecars of the corpus.")
 @click.option("--thorough", is_flag=True, help="Also ask detectors that read every text.")
 @click.option("--workers", type=click.IntRange(0, 256), default=0, help="Processes; 0: this one.")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Rows shown.")
@@ -42,7 +40,6 @@ def scan(
     controls: list[int] | None,
     incident: str | None,
     run: Path,
-    signatures: bool,
     thorough: bool,
     workers: int,
     limit: int,
@@ -53,7 +50,6 @@ def scan(
     Without options the whole corpus is scanned: binary data, repetition, encoded text, numbers,
     markup and mojibake are found, with reasons. With --window or --incident the documents are
     ranked against their controls: a detector that fires as often there explains nothing.
-    --signatures makes the index that `similar` reads; it goes on where it was stopped.
 
     \b
     Examples:
@@ -61,20 +57,17 @@ def scan(
       shardward scan --manifest manifest --docs 7,12-15 --json
       shardward scan --manifest manifest --window 120-180 --controls 0-119
       shardward scan --incident INC-0001 --run runs/7b
-      shardward scan --signatures --manifest manifest --workers 8
     """
-    asked = [docs is not None, window is not None, incident is not None, signatures]
+    asked = [docs is not None, window is not None, incident is not None]
     if sum(asked) > 1 or (controls is not None and window is None):
         raise UsageError(
-            "give one of --docs, --window, --incident and --signatures; "
+            "give one of --docs, --window and --incident; "
             "--controls needs the --window that they are controls for"
         )
     if incident is not None:
         _emit_suspects(_incident(run, incident, manifest), limit, as_json)
     elif window is not None:
         _emit_suspects(triage(load_manifest(manifest), window, controls or []), limit, as_json)
-    elif signatures:
-        _index(load_manifest(manifest), workers, as_json)
     else:
         _scan(
             load_manifest(manifest),
@@ -102,18 +95,6 @@ def _emit_suspects(suspects: list[Suspect], limit: int, as_json: bool) -> None:
         _say_more(console, len(suspects), limit)
 
     emit(as_json, {"suspects": [suspect.to_json() for suspect in suspects]}, render)
-
-
-def _index(manifest: Manifest, workers: int, as_json: bool) -> None:
-    with progress("signing", manifest.documents_count) as advance:
-        report = build_signatures(manifest, workers=workers, advance=advance)
-    emit(
-        as_json,
-        {"made": report.made, "kept": report.kept, "documents": report.documents},
-        lambda console: console.print(
-            f"{report.made} sidecars made, {report.kept} were good, {report.documents} documents"
-        ),
-    )
 
 
 def _scan(

@@ -36,6 +36,34 @@ def test_index_then_show_then_verify(tmp_path: Path) -> None:
     assert json.loads(checked.stdout)["problems"] == []
 
 
+def test_index_signs_the_shards_now_or_later_and_none_twice(tmp_path: Path) -> None:
+    out = indexed(tmp_path)
+    now = shardward("corpus", "index", tmp_path / "data", "--out", out, "--signatures", "--json")
+    assert json.loads(now.stdout)["signatures"] == {
+        "made": 2,
+        "kept": 0,
+        "bytes": sum(path.stat().st_size for path in out.glob("signatures/*.arrow")),
+    }
+    next(out.glob("signatures/*.arrow")).unlink()
+
+    later = shardward("corpus", "index", "--out", out, "--signatures", "--json")
+    table = shardward("corpus", "index", "--out", out, "--signatures")
+
+    assert json.loads(later.stdout)["signatures"]["made"] == 1
+    assert json.loads(later.stdout)["fingerprint"] == json.loads(now.stdout)["fingerprint"]
+    assert "0 shards signed, 2 were good" in table.stdout
+
+
+def test_index_needs_shards_or_a_manifest_to_sign(tmp_path: Path) -> None:
+    nothing = shardward("corpus", "index", "--out", tmp_path / "m")
+    missing = shardward("corpus", "index", "--out", tmp_path / "m", "--signatures")
+
+    assert nothing.exit_code == 2
+    assert "name the shards to index" in nothing.stderr
+    assert missing.exit_code == 1
+    assert not (tmp_path / "m").exists()
+
+
 def test_show_counts_empty_shards_for_people(tmp_path: Path) -> None:
     out = indexed(tmp_path)
     made = shardward("corpus", "index", tmp_path / "data", "--out", out)

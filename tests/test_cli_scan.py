@@ -81,16 +81,6 @@ def test_a_manifest_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
         run()
 
 
-def test_signatures_are_made_once(manifest: Path) -> None:
-    first = json.loads(run("--manifest", manifest, "--signatures", "--json"))
-    second = json.loads(run("--manifest", manifest, "--signatures", "--json"))
-    Draft202012Validator(load_schema("scan.v1")).validate(first)
-
-    assert (first["made"], first["kept"]) == (2, 0)
-    assert (second["made"], second["kept"]) == (0, 2)
-    assert "2 were good" in run("--manifest", manifest, "--signatures")
-
-
 def test_a_thorough_scan_asks_the_text_detectors(manifest: Path) -> None:
     payload = json.loads(run("--manifest", manifest, "--thorough", "--json"))
 
@@ -100,4 +90,4 @@ def test_a_thorough_scan_asks_the_text_detectors(manifest: Path) -> None:
 
 def test_two_questions_at_once_are_refused(manifest: Path) -> None:
     with pytest.raises(UsageError, match="give one of"):
-        run("--manifest", manifest, "--docs", "1", "--signatures")
+        run("--manifest", manifest, "--docs", "1", "--window", "2")
