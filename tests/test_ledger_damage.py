@@ -8,7 +8,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import duckdb
 import numpy as np
 import pytest
 from helpers_journal import record as make_record
@@ -121,6 +123,22 @@ def test_a_typing_error_is_no_damage(filled: tuple[Run, list[Any]], query: str) 
             ledger.sql(query)
         with pytest.raises(ShardwardError, match="could not answer"):
             ledger.database.table(query)
+
+        assert (answers(ledger), ledger.notices) == (expected, ())
+    assert not list(run.path.glob("*.damaged*"))
+
+
+def test_a_connection_that_broke_is_opened_again_and_the_file_kept(
+    filled: tuple[Run, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, expected = filled
+    with Ledger.open(run) as ledger:
+        real = ledger.database._connection
+        broken = Mock(close=real.close)
+        broken.cursor().execute.side_effect = duckdb.FatalException("it has been invalidated")
+        monkeypatch.setattr(ledger.database, "_connection", broken)
+        with pytest.raises(Damaged, match="invalidated"):
+            ledger.sql("SELECT 1")
 
         assert (answers(ledger), ledger.notices) == (expected, ())
     assert not list(run.path.glob("*.damaged*"))

@@ -193,7 +193,8 @@ class Database:
         except duckdb.ConnectionException as error:
             raise ShardwardError(f"the ledger {self.path} is closed; open it again") from error
         try:
-            cursor.execute("USE ledger")
+            with self.reading():
+                cursor.execute("USE ledger")
             yield cursor
         finally:
             cursor.close()

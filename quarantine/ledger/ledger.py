@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial, wraps
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
-from typing import Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
 
@@ -27,29 +26,11 @@ from .ingest import IngestReport, ingest, sync_history
 from .location import ledger_path
 from .names import load_corpus
 from .places import shard_of, shard_steps, source_steps
-from .repair import set_aside
+from .repair import repairing, set_aside
 from .step_answer import StepAnswer, joined_answers, not_recorded, step_answer
 from .steps import owners, steps_table
 from .verify import Verification, verify
 from .views import View, condition, view_of, window
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def repairing(ask: Callable[Concatenate[Ledger, P], T]) -> Callable[Concatenate[Ledger, P], T]:
-    """Let a question that meets damage build the database anew and be asked once more."""
-
-    @wraps(ask)
-    def asked(ledger: Ledger, /, *args: P.args, **options: P.kwargs) -> T:
-        database = ledger.database
-        try:
-            return ask(ledger, *args, **options)
-        except Damaged as error:
-            ledger._repair(database, error)
-            return ask(ledger, *args, **options)
-
-    return asked
 
 
 class Ledger:
@@ -72,10 +53,7 @@ class Ledger:
         self._place = place
         self._manifest_path = manifest
         self._repair_lock = threading.Lock()
-        try:
-            self.database = connect()
-        except (Damaged, Outdated) as error:
-            self._start_again(error)
+        self._open()
 
     @classmethod
     def open(
@@ -377,18 +355,31 @@ class Ledger:
             advance=advance,
         )
 
-    def _start_again(self, error: ShardwardError) -> None:
-        """Set the file aside and open an empty one, to be filled from the journals."""
-        self.notices += (f"{error}; {set_aside(self._place)}",)
-        self.database = self._connect()
-
-    def _repair(self, broken: Database, error: Damaged) -> None:
+    def mend(self, broken: Database, error: Damaged, *, anew: bool) -> None:
+        """Open the file again in the place of `broken`, or build it anew from the journals."""
         with self._repair_lock:
             if self.database is not broken:
                 return  # another thread has done it
             broken.close()
-            self._start_again(error)
+            if anew:
+                self._start_again(error)
+            elif self._open():
+                return
             ingest(self.database, self.run)
+
+    def _open(self) -> bool:
+        """Open the file; False if it had to be set aside, so that an empty one is open."""
+        try:
+            self.database = self._connect()
+        except (Damaged, Outdated) as error:
+            self._start_again(error)
+            return False
+        return True
+
+    def _start_again(self, error: ShardwardError) -> None:
+        """Set the file aside and open an empty one, to be filled from the journals."""
+        self.notices += (f"{error}; {set_aside(self._place)}",)
+        self.database = self._connect()
 
     @cached_property
     def _deriver(self) -> Deriver | None:

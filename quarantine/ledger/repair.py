@@ -1,8 +1,39 @@
-"""Setting a damaged ledger aside. The journals are the record; the database is made from them."""
+"""Making a damaged ledger good. The journals are the record; the database is made from them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+
+from .faults import Damaged
+
+if TYPE_CHECKING:
+    from .ledger import Ledger
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def repairing(ask: Callable[Concatenate[Ledger, P], T]) -> Callable[Concatenate[Ledger, P], T]:
+    """Let a question that meets damage open the file again, then build it anew, and ask again.
+
+    A query that someone typed can bring DuckDB down, after which every question fails until the
+    file is opened again: that alone is no reason to read all journals.
+    """
+
+    @wraps(ask)
+    def asked(ledger: Ledger, /, *args: P.args, **options: P.kwargs) -> T:
+        for anew in (False, True):
+            database = ledger.database
+            try:
+                return ask(ledger, *args, **options)
+            except Damaged as error:
+                ledger.mend(database, error, anew=anew)
+        return ask(ledger, *args, **options)
+
+    return asked
 
 
 def set_aside(path: Path) -> str:
