@@ -173,7 +173,7 @@ CASES: tuple[Case, ...] = (
         group="trainer",
         function="ours:training_thread",
         prepare="ours:prepare",
-        options={"steps": 300, "compute_ms": 40.0},
+        options={"steps": 200, "compute_ms": 100.0},
     ),
     Case(
         name="flat memory over 100k steps",

@@ -111,22 +111,27 @@ def training_thread(
     The trainer's own work is a sleep, long enough for the loader to be ahead. Counted per step:
     `next(loader)`, which writes the delivered record, and `observe`, which writes two more.
     """
-    nexts, wholes, used = [], [], []
+    nexts, next_used, wholes, used = [], [], [], []
     with recorded(documents, batch=batch, seq_len=seq_len, window=16) as loader:
         for _ in range(steps + 1):
             began, cpu = time.perf_counter(), time.thread_time()
             made = next(loader)
-            between = time.perf_counter()
+            between, cpu_between = time.perf_counter(), time.thread_time()
             loader.observe(made.step, loss=3.0, grad_norm=1.0)
             wholes.append((time.perf_counter() - began) * 1e6)
             used.append((time.thread_time() - cpu) * 1e6)
             nexts.append((between - began) * 1e6)
+            next_used.append((cpu_between - cpu) * 1e6)
             time.sleep(compute_ms / 1e3)
     shares = {"p50": 0.5, "p99": 0.99}
     return {
         "steps": steps,
         "samples_per_step": batch,
         **{f"next_us_{name}": round(percentile(nexts[1:], at)) for name, at in shares.items()},
+        **{
+            f"next_cpu_us_{name}": round(percentile(next_used[1:], at))
+            for name, at in shares.items()
+        },
         **{f"step_us_{name}": round(percentile(wholes[1:], at)) for name, at in shares.items()},
         **{f"step_cpu_us_{name}": round(percentile(used[1:], at)) for name, at in shares.items()},
     }

@@ -22,6 +22,8 @@ NUMBERS = (
     "added_cpu_s",
     "next_us_p50",
     "next_us_p99",
+    "next_cpu_us_p50",
+    "next_cpu_us_p99",
     "step_us_p50",
     "step_us_p99",
     "step_cpu_us_p50",
