@@ -96,7 +96,6 @@ def _branches(incident: Incident, run: Run) -> list[tuple[str, int, int]]:
 
 
 def _causes(incident: Incident, run: Run, ledger: Ledger, manifest: Manifest) -> dict[str, Any]:
-    watched, skipped = incident.last("watch"), incident.last("skip")
     known = (incident.attached("trials") or {}).get("trials", [])
     trials = tuple(
         Trial(
@@ -106,37 +105,59 @@ def _causes(incident: Incident, run: Run, ledger: Ledger, manifest: Manifest) ->
         )
         for trial in known
     )
-    if watched is not None and skipped is not None and not skipped.summary["no_skip"]:
-        recurred = watched.summary["verdict"] == "recurrence"
-        trials = (*trials, Trial(kind="skip", recurred=recurred))
+    watched = _watched_trial(incident)
     piece = _branches(incident, run)[0][1] if run.head() is not None else None
     evidence = Evidence(
         event=event_of(incident),
         series=ledger_series(ledger, piece),
-        window=_shares(incident, run, manifest),
-        trials=trials,
+        window=_shares(incident, manifest),
+        trials=trials if watched is None else (*trials, watched),
     )
     return {"causes": [cause.to_json() for cause in attribute(evidence)]}
 
 
-def _shares(incident: Incident, run: Run, manifest: Manifest) -> Shares | None:
-    """Return how much of the window and of its controls the revision condemns."""
-    identified, skipped = incident.last("identify"), incident.last("skip")
-    if identified is None or skipped is None:
+def _watched_trial(incident: Incident) -> Trial | None:
+    """Return the watch as the trial of a skip, if it tells the skip from everything else.
+
+    A clear watch under another learning rate or clip threshold says nothing about the documents:
+    the change may be what helped. A recurrence in spite of such a change still does.
+    """
+    watched, skipped = incident.last("watch"), incident.last("skip")
+    resumed = incident.last("resume")
+    if watched is None or skipped is None or resumed is None or skipped.summary["no_skip"]:
+        return None
+    recurred = watched.summary["verdict"] == "recurrence"
+    orders = incident.evidence(resumed, "orders")
+    factors = (orders["learning_rate_factor"], orders["clip_factor"])
+    if not recurred and factors != (1.0, 1.0):
+        return None
+    return Trial(kind="skip", recurred=recurred)
+
+
+def _shares(incident: Incident, manifest: Manifest) -> Shares | None:
+    """Return how much of the window and of its controls detectors condemn; None without text.
+
+    What a person left out is no evidence: it would confirm any decision by itself.
+    """
+    identified = incident.last("identify")
+    if identified is None or manifest.header.schema.kind != "text":
         return None
     window = incident.evidence(identified, "window")
-    number = skipped.summary["revision"]
-    revision = load_revision(run.path, number, manifest=manifest.fingerprint)
-    gone = set(revision.documents.tolist())
-    documents = window["documents"]
-    pairs = list(zip(documents["doc"], documents["tokens"], strict=True))
-    total = sum(tokens for _, tokens in pairs) or 1
-    controls = window["control_documents"]
+    documents, controls = window["documents"], window["control_documents"]
+    tokens = dict(zip(documents["doc"], documents["tokens"], strict=True))
+    flagged = _condemned(manifest, documents["doc"], controls)
+    # Each half of the controls is judged beside the other: the rate of verdicts on a calm window.
+    halves = (controls[::2], controls[1::2])
+    usual = _condemned(manifest, *halves) | _condemned(manifest, *halves[::-1])
     return Shares(
-        flagged_share=sum(tokens for doc, tokens in pairs if doc in gone) / total,
-        control_share=sum(doc in gone for doc in controls) / max(len(controls), 1),
+        flagged_share=sum(tokens[doc] for doc in flagged) / max(sum(tokens.values()), 1),
+        control_share=len(usual) / max(len(controls), 1),
         controls=len(window["controls"]),
     )
+
+
+def _condemned(manifest: Manifest, docs: list[int], controls: list[int]) -> set[int]:
+    return {suspect.doc for suspect in triage(manifest, docs, controls) if suspect.verdict}
 
 
 def _impact(incident: Incident, run: Run, ledger: Ledger) -> dict[str, Any]:
