@@ -37,6 +37,8 @@ JUNK = {
     "digits": " ".join(str(RNG.random()) for _ in range(300)),
     "mojibake": ("Größe über Äpfel, naïve Straße. " * 3 + PROSE[:60]).encode().decode("latin-1"),
 }
+JUNK["word-period of 40 words"] = PROSE[:1500] + f" {' '.join(PROSE.split()[:40])}" * 6
+JUNK["unlikely-characters"] = PROSE.encode("utf-16-le").decode("utf-16-be")
 TEXT = st.text(alphabet=st.characters(codec="utf-8"), max_size=40)
 
 
@@ -47,15 +49,30 @@ def findings(text: str) -> list[Finding]:
 @pytest.mark.parametrize("detector", sorted(JUNK))
 def test_each_kind_of_junk_is_flagged_by_its_detector(detector: str) -> None:
     found = {finding.detector: finding for finding in findings(JUNK[detector])}
+    name = detector.split(maxsplit=1)[0]
 
-    assert found[detector].verdict
-    assert found[detector].score >= 0.5
-    assert re.search(r"\d+(\.\d)?%", found[detector].reason)
+    assert found[name].verdict
+    assert found[name].score >= 0.5
+    assert re.search(r"\d+(\.\d)?%", found[name].reason)
 
 
 @pytest.mark.parametrize("text", [PROSE, *SCRIPTS, "", "short", "x = 1\n", "-" * 60], ids=range(21))
 def test_ordinary_text_is_not_flagged(text: str) -> None:
     assert [finding for finding in findings(text) if finding.verdict] == []
+
+
+def test_links_are_not_long_words() -> None:
+    link = "[#25522](https://github.com/example/project/commit/1592ebd652aF00Dcafe)"
+    text = " ".join(f"{prose(RNG, 3)} {link}{i}" for i in range(60))
+
+    assert [f for f in findings(text) if f.verdict] == []
+
+
+def test_ideographic_spaces_do_not_shorten_words() -> None:
+    features = measure(chunk("天地\u3000玄黄\u3000" * 40))
+
+    assert (features.values >= 0).all()
+    assert features.column(Feature.TOP2)[0] == pytest.approx(40 * 5 / 240)
 
 
 def test_terminal_colours_and_overstrikes_are_text() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum, auto
 
-FEATURES_VERSION = 1
+FEATURES_VERSION = 2
 
 
 class Feature(IntEnum):
@@ -31,9 +31,9 @@ class Feature(IntEnum):
     RUN_SHARE = auto()
     """Bytes in runs of 16 or more of one byte above the space, as a share of bytes."""
     LONGEST_WORD = auto()
-    """In characters; words under 24 are not told apart and give 0."""
+    """In characters; links, and words under 24, are not told apart and give 0."""
     LONG_WORD_SHARE = auto()
-    """Characters in words of more than 40 characters."""
+    """Characters in words of more than 40 characters, links left out."""
     DIGIT = auto()
     PUNCTUATION = auto()
     UPPER = auto()
@@ -46,8 +46,8 @@ class Feature(IntEnum):
     """Scripts without spaces: U+0E00 to 0EFF, 1000 to 109F, 1780 to 17FF, 2E80 to D7AF."""
     FOREIGN = auto()
     """Other characters from U+0250 on."""
-    PRIVATE = auto()
-    """Private use and non-characters."""
+    UNLIKELY = auto()
+    """For private use, or what ASCII read as UTF-16 becomes."""
     MOJIBAKE = auto()
     """Characters in pairs that UTF-8 read as Latin-1 or Windows-1252 leaves behind."""
     PARAGRAPH_DUPLICATES = auto()
@@ -70,7 +70,7 @@ class Feature(IntEnum):
     DUPLICATE9 = auto()
     DUPLICATE10 = auto()
     WORD_PERIOD_TIMES = auto()
-    """Most repeats of a unit of 1 to 13 words."""
+    """Most repeats of a unit of 1 to 64 words."""
     WORD_PERIOD_SHARE = auto()
     """Share of words in the longest such run."""
     BYTE_PERIOD_TIMES = auto()

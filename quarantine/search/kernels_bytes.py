@@ -17,12 +17,31 @@ LINE_SEED = U64(0x243F6A8885A308D3)
 LONG_WORD = 40
 ENCODED_WORD = 24
 LONG_RUN = 16
+LINK = 256
+"""Characters up to which a word with `://` in it counts as a link."""
 
 # Places in the tally that the readers fill.
 T_CHARACTERS, T_WORDS, T_LINES, T_INVALID, T_REPLACEMENT, T_C1, T_LATIN1 = 0, 1, 2, 3, 4, 5, 6
-T_CYRILLIC, T_UNSPACED, T_FOREIGN, T_PRIVATE, T_MOJIBAKE = 7, 8, 9, 10, 11
+T_CYRILLIC, T_UNSPACED, T_FOREIGN, T_UNLIKELY, T_MOJIBAKE = 7, 8, 9, 10, 11
 T_RUN, T_RUN_BYTES, T_LONGEST_WORD, T_LONG_WORDS, T_ENCODED = 12, 13, 14, 15, 16
 TALLIES = 17
+
+
+@kernel
+def unlikely(cp: Number) -> Number:
+    """Return whether a character is for private use, or what ASCII read as UTF-16 becomes.
+
+    Swapped bytes give ideographs ending in 00, of which few but U+4E00 are frequent in real text; a
+    letter beside a space gives invisible operators and unassigned points.
+    """
+    ends_in_00 = cp >= U32(0x2E00) and cp < U32(0x8000) and cp & U32(0xFF) == U32(0)
+    return (
+        (cp >= U32(0xE000) and cp < U32(0xF900))
+        or (ends_in_00 and cp != U32(0x3000) and cp != U32(0x4E00))
+        or (cp >= U32(0x2061) and cp <= U32(0x2065))
+        or (cp >= U32(0x206A) and cp <= U32(0x206F))
+        or (cp >= U32(0x2072) and cp <= U32(0x2073))
+    )
 
 
 @kernel
@@ -36,6 +55,8 @@ def count_script(cp: Number, previous: Number, tally: Int64s) -> None:
         tally[T_LATIN1] += 1
     elif cp >= U32(0x400) and cp < U32(0x530):
         tally[T_CYRILLIC] += 1
+    elif unlikely(cp):
+        tally[T_UNLIKELY] += 1
     elif (
         (cp >= U32(0x2E80) and cp < U32(0xD7B0))
         or (cp >= U32(0xE00) and cp < U32(0xF00))
@@ -43,8 +64,6 @@ def count_script(cp: Number, previous: Number, tally: Int64s) -> None:
         or (cp >= U32(0x1780) and cp < U32(0x1800))
     ):
         tally[T_UNSPACED] += 1
-    elif cp >= U32(0xE000) and cp < U32(0xF900):
-        tally[T_PRIVATE] += 1
     elif cp >= U32(0x250):
         tally[T_FOREIGN] += 1
     if previous >= U32(0xC2) and previous < U32(0xF5) and previous != U32(0xD7):
@@ -136,10 +155,21 @@ def looks_encoded(data: UInt8s, start: Number, end: Number, classes: UInt8s) -> 
 
 
 @kernel
+def has_link(data: UInt8s, start: Number, end: Number) -> Number:
+    """Return whether a word holds `://`."""
+    for i in range(start, end - U64(2)):
+        if data[i] == 58 and data[i + U64(1)] == 47 and data[i + U64(2)] == 47:
+            return True
+    return False
+
+
+@kernel
 def count_long_word(
     data: UInt8s, start: Number, end: Number, length: Number, classes: UInt8s, tally: Int64s
 ) -> None:
-    """Count a word of ENCODED_WORD characters or more."""
+    """Count a word of ENCODED_WORD characters or more; a link is long without being odd."""
+    if length <= LINK and has_link(data, start, end):
+        return
     tally[T_LONGEST_WORD] = max(tally[T_LONGEST_WORD], length)
     if length > LONG_WORD:
         tally[T_LONG_WORDS] += length
@@ -224,7 +254,8 @@ def read_document(
             gaps[m] = np.int32(newlines)
             newlines = 0
         if h != none:
-            length = np.int64(at - word_start - (extra - word_extra))
+            # The space itself may have continuation bytes, which `extra` holds already.
+            length = np.int64(i - one - word_start - (extra - word_extra))
             if length >= ENCODED_WORD:
                 count_long_word(data, word_start, at, length, classes, tally)
             if n < words.size:

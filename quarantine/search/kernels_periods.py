@@ -13,16 +13,17 @@ from .kernels_repetition import ODD, insert
 U64 = np.uint64
 FIRST_BYTE_RUN = 64
 MAX_PERIOD = 13
+MAX_WORD_PERIOD = 64
 SKELETON = 16
 """Symbols of a line's skeleton that count."""
 
 
 @kernel
 def word_period(words: UInt64s, count: Number) -> tuple[Number, Number]:
-    """Return the most repeats (at least 3) of a unit of 1 to 13 words, and the words of the run."""
+    """Return the most repeats (at least 3) of a unit of 1 to 64 words, and the words of the run."""
     times: Number = 0
     longest: Number = 0
-    for period in range(1, MAX_PERIOD + 1):
+    for period in range(1, MAX_WORD_PERIOD + 1):
         if count < 3 * period:
             break
         p = U64(period)

@@ -138,10 +138,11 @@ BUILT_IN: tuple[Rule, ...] = (
         family="repetition",
         measure=_periodic,
         line=0.3,
-        reason="{value:.0%} of the words are one unit of 1 to 13 words repeated (line {line:.0%})",
+        reason="{value:.0%} of the words are one unit of 1 to 64 words repeated (line {line:.0%})",
         spans=where.repeated_word_spans,
         gate=_at_least(Feature.WORDS, 20),
         ceiling=0.8,
+        version=2,
     ),
     Rule(
         name="duplicate-lines",
@@ -192,6 +193,7 @@ BUILT_IN: tuple[Rule, ...] = (
         spans=where.long_word_spans,
         gate=_spaced,
         ceiling=1.0,
+        version=2,
     ),
     Rule(
         name="encoded-words",
@@ -202,6 +204,7 @@ BUILT_IN: tuple[Rule, ...] = (
         spans=where.long_word_spans,
         gate=_SOME_TEXT,
         ceiling=1.0,
+        version=2,
     ),
     Rule(
         name="number-table",
@@ -262,6 +265,17 @@ BUILT_IN: tuple[Rule, ...] = (
         "(line {line:.0%})",
         spans=where.latin1_spans,
         gate=_at_least(Feature.CHARACTERS, 100),
+        ceiling=None,
+    ),
+    Rule(
+        name="unlikely-characters",
+        family="mojibake",
+        measure=column(Feature.UNLIKELY),
+        line=0.03,
+        reason="{value:.1%} of the characters are for private use or as UTF-16 misread leaves "
+        "behind (line {line:.1%})",
+        spans=where.unlikely_spans,
+        gate=_SOME_TEXT,
         ceiling=None,
     ),
     Rule(

@@ -14,13 +14,17 @@ from .findings import Span
 SEARCHED = 1 << 20
 KEPT = 8
 GAP = 16
-MAX_PERIOD = 13
 _CONTROL = re.compile("[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f-\x9f\ufffd]+")
 _RUN = re.compile(r"(\S)\1{15,}")
 _LONG = re.compile(r"\S{24,}")
 _WORD = re.compile(r"\S+")
 _DIGITS = re.compile(r"[0-9][0-9.,:;/+\-\s]{15,}")
 _LATIN1 = re.compile("[\u00a0-\u00ff]{4,}")
+_UNLIKELY = re.compile(
+    "[\ue000-\uf8ff\u2061-\u2065\u206a-\u206f\u2072\u2073"
+    + "".join(chr(high << 8) for high in range(0x2E, 0x80) if high not in {0x30, 0x4E})
+    + "]+"
+)
 _TAG = re.compile(r"<[^<>]{0,200}>")
 _MOJIBAKE = re.compile("(?:[\u00c2-\u00f4][\u0080-\u00bf]|\u00e2\u20ac.?)+")
 
@@ -53,6 +57,11 @@ def mojibake_spans(text: str) -> tuple[Span, ...]:
 def latin1_spans(text: str) -> tuple[Span, ...]:
     """Return stretches of characters from U+00A0 to U+00FF."""
     return _merged(match.span() for match in _LATIN1.finditer(text[:SEARCHED]))
+
+
+def unlikely_spans(text: str) -> tuple[Span, ...]:
+    """Return characters for private use and those that ASCII read as UTF-16 becomes."""
+    return _merged(match.span() for match in _UNLIKELY.finditer(text[:SEARCHED]))
 
 
 def markup_spans(text: str) -> tuple[Span, ...]:
