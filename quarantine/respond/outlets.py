@@ -1,45 +1,33 @@
 """Telling the world: webhook, PagerDuty, Slack-compatible webhook and GitHub issues.
 
-Every message is first kept in the incident's outbox, so that nothing is lost while a receiver is
-down; delivery is tried with growing pauses and may be repeated later. Messages carry the incident
-as their key, so a receiver that got one twice can tell. Secrets come from the environment only
-and are never written down.
+Every message is first kept in the incident's outbox under the next number, so that nothing is
+lost while a receiver is down; delivery is tried with growing pauses and may be repeated later.
+Each receiver gets its messages in the order in which they were made: none overtakes one that is
+still pending. Messages carry the incident as their key, so a receiver that got one twice can tell.
+Secrets come from the environment only and are never written down.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...loader.errors import ShardwardError, UsageError
+from ...loader.errors import UsageError
 from ...loader.files import exclusive_lock, publish_new, write_atomic
 from ...loader.formats import canonical_json, check_format, parse_json, sha256_hex
-from .safe_text import markdown_text, visible
-from .sending import Reply, Transport, send_with_retries
+from .receivers import OUTLETS, RECEIVERS, DeliveryError, Sender, secret_of
+from .safe_text import visible
+from .sending import Transport
 
 if TYPE_CHECKING:
     from .incident import Incident
 
 FORMAT = "shardward.message"
 OUTBOX = "outbox"
-PAGE, MOST_PAGES = 100, 20
-GITHUB = "https://api.github.com"
-PAGERDUTY = "https://events.pagerduty.com/v2/enqueue"
-SECRETS = {
-    "webhook": "SHARDWARD_WEBHOOK_URL",
-    "pagerduty": "SHARDWARD_PAGERDUTY_KEY",
-    "slack": "SHARDWARD_SLACK_URL",
-    "github": "SHARDWARD_GITHUB_TOKEN",
-}
-OUTLETS = tuple(SECRETS)
-
-
-class DeliveryError(ShardwardError):
-    """A receiver did not take a message; it stays in the outbox."""
+__all__ = ["OUTLETS", "Delivery", "Message", "deliver", "incident_message", "page_message", "post"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +67,37 @@ def incident_message(incident: Incident, run_id: str, report: Mapping[str, Any])
             "incident": incident.id,
             "run": run_id,
             "state": incident.case().state,
+            "round": incident.case().round,
             "outcome": report["outcome"],
             "summary": visible(report["summary"], 1000),
             "onset": report["detection"]["onset"],
             "detected": report["detection"]["detected"],
+        },
+    )
+
+
+def page_message(incident: Incident, run_id: str) -> Message:
+    """Return the message that calls a person to an incident which is under way."""
+    events, case = incident.events(), incident.case()
+    opening = [e.summary for e in events if "onset" in e.summary][-1]
+    onset, detected = opening["onset"], opening["detected"]
+    confirmed = incident.last("confirm")
+    sure = f", {confirmed.summary['verdict']}" if confirmed is not None else ""
+    kind = opening.get("kind") or "spike"
+    what = f"a {kind} from step {onset}, detected at step {detected}{sure}"
+    return Message(
+        key=f"shardward-{run_id}-{incident.id}",
+        action="trigger",
+        title=visible(f"{incident.id} of run {run_id}: {what}", 200),
+        severity="critical",
+        facts={
+            "incident": incident.id,
+            "run": run_id,
+            "state": case.state,
+            "round": case.round,
+            "summary": visible(f"{what}; see: shardward incident page {incident.id}", 1000),
+            "onset": onset,
+            "detected": detected,
         },
     )
 
@@ -126,24 +141,69 @@ def deliver(
 ) -> list[Delivery]:
     """Try everything in the outbox that was not delivered; delivered messages are never resent."""
     environment = os.environ if environment is None else environment
+    lanes: dict[tuple[str, str | None], list[_Kept]] = {}
     with exclusive_lock(incident.path / OUTBOX / "lock"):
-        return [
-            _deliver_one(path, environment, transport, pause)
-            for path in sorted((incident.path / OUTBOX).glob("*.message.json"))
+        for path in sorted((incident.path / OUTBOX).glob("*.message.json")):
+            kept = _read(path)
+            lanes.setdefault((kept.value["outlet"], kept.value["repository"]), []).append(kept)
+        sent = [
+            delivery
+            for lane in lanes.values()
+            for delivery in _deliver_lane(lane, environment, transport, pause)
         ]
+    return sorted(sent, key=lambda delivery: delivery.name)
 
 
-def secret_of(outlet: str, environment: Mapping[str, str]) -> str:
-    """Return an outlet's secret; UsageError names the variable that is not set."""
-    if outlet not in SECRETS:
-        raise UsageError(f"unknown outlet {outlet!r}; choose among {', '.join(OUTLETS)}")
-    value = environment.get(SECRETS[outlet], "")
-    if not value:
-        raise UsageError(f"the outlet {outlet} needs {SECRETS[outlet]} in the environment")
-    return value
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    path: Path
+    value: Mapping[str, Any]
+    state: str
+    reply: str
+
+    @property
+    def receipt(self) -> Path:
+        return self.path.with_name(self.path.name.replace(".message.", ".receipt."))
+
+    def delivery(self, state: str, reply: str) -> Delivery:
+        return Delivery(outlet=self.value["outlet"], name=self.path.name, state=state, reply=reply)
+
+
+def _read(path: Path) -> _Kept:
+    value = parse_json(path.read_bytes(), where=str(path))
+    check_format(value, name=FORMAT, version=1, where=str(path))
+    kept = _Kept(path, value, "pending", "")
+    if not kept.receipt.exists():
+        return kept
+    said = parse_json(kept.receipt.read_bytes(), where=str(kept.receipt))
+    return _Kept(path, value, said["state"], said["reply"])
+
+
+def _deliver_lane(
+    lane: Sequence[_Kept],
+    environment: Mapping[str, str],
+    transport: Transport | None,
+    pause: Callable[[float], None] | None,
+) -> list[Delivery]:
+    """Deliver one receiver's messages in order, up to the first that stays pending.
+
+    What was refused does not hold up the next, and comes no more once a later one was taken: an
+    old "trigger" after a "resolve" would open the incident for ever.
+    """
+    taken = max((i for i, kept in enumerate(lane) if kept.state == "delivered"), default=-1)
+    sent: list[Delivery] = []
+    for index, kept in enumerate(lane):
+        if index <= taken:
+            sent.append(kept.delivery(kept.state, kept.reply))
+        elif sent and sent[-1].state == "pending":
+            sent.append(kept.delivery("pending", "waits for an earlier message"))
+        else:
+            sent.append(_deliver_one(kept, environment, transport, pause))
+    return sent
 
 
 def _keep(incident: Incident, outlet: str, message: Message, repository: str | None) -> None:
+    """Put a message into the outbox under the next number, unless it is there already."""
     value = {
         "format": FORMAT,
         "version": 1,
@@ -156,119 +216,32 @@ def _keep(incident: Incident, outlet: str, message: Message, repository: str | N
         "facts": dict(message.facts),
     }
     data = canonical_json(value)
-    publish_new(incident.path / OUTBOX / f"{outlet}-{sha256_hex(data)[:12]}.message.json", data)
+    name = f"{outlet}-{sha256_hex(data)[:12]}.message.json"
+    home = incident.path / OUTBOX
+    # Not the lock of delivery, which may be held while a receiver does not answer.
+    with exclusive_lock(home / "keep.lock"):
+        known = sorted(path.name for path in home.glob("*.message.json"))
+        if not any(each.partition("-")[2] == name for each in known):
+            number = 1 + max((int(each.partition("-")[0]) for each in known), default=0)
+            publish_new(home / f"{number:06d}-{name}", data)
 
 
 def _deliver_one(
-    path: Path,
+    kept: _Kept,
     environment: Mapping[str, str],
     transport: Transport | None,
     pause: Callable[[float], None] | None,
 ) -> Delivery:
-    receipt = path.with_name(path.name.replace(".message.", ".receipt."))
-    value = parse_json(path.read_bytes(), where=str(path))
-    check_format(value, name=FORMAT, version=1, where=str(path))
-    outlet = value["outlet"]
-    if receipt.exists():
-        said = parse_json(receipt.read_bytes(), where=str(receipt))
-        if said["state"] == "delivered":
-            return Delivery(outlet=outlet, name=path.name, state="delivered", reply=said["reply"])
+    outlet, secret = kept.value["outlet"], ""
     try:
         secret = secret_of(outlet, environment)
-        reply = _SENDERS[outlet](value, secret, _Sender(environment, transport, pause))
+        sender = Sender(environment=environment, transport=transport, pause=pause)
+        reply = RECEIVERS[outlet](kept.value, secret, sender)
         state, words = ("delivered" if reply.ok else "failed"), reply.words
     except (DeliveryError, UsageError) as error:
         state, words = "pending", str(error)
-    write_atomic(receipt, canonical_json({"state": state, "reply": words}))
-    return Delivery(outlet=outlet, name=path.name, state=state, reply=words)
-
-
-@dataclass(frozen=True, slots=True)
-class _Sender:
-    environment: Mapping[str, str]
-    transport: Transport | None
-    pause: Callable[[float], None] | None
-
-    def __call__(
-        self, method: str, url: str, body: object, headers: Mapping[str, str] | None = None
-    ) -> Reply:
-        reply = send_with_retries(
-            method, url, body, headers or {}, transport=self.transport, pause=self.pause
-        )
-        if reply.retryable:
-            raise DeliveryError(f"not delivered yet: {reply.words}")
-        return reply
-
-
-def _webhook(value: Mapping[str, Any], secret: str, send: _Sender) -> Reply:
-    body = {"schema_version": 1, **{k: value[k] for k in ("key", "action", "title", "severity")}}
-    return send(
-        "POST", secret, {**body, "facts": value["facts"]}, {"Idempotency-Key": _once(value)}
-    )
-
-
-def _pagerduty(value: Mapping[str, Any], secret: str, send: _Sender) -> Reply:
-    body = {
-        "routing_key": secret,
-        "event_action": value["action"],
-        "dedup_key": value["key"],
-        "payload": {
-            "summary": value["title"],
-            "source": f"shardward run {value['facts']['run']}",
-            "severity": value["severity"],
-            "custom_details": value["facts"],
-        },
-    }
-    return send("POST", send.environment.get("SHARDWARD_PAGERDUTY_URL", PAGERDUTY), body)
-
-
-def _slack(value: Mapping[str, Any], secret: str, send: _Sender) -> Reply:
-    # Slack reads only these three characters as markup.
-    text = f"{value['title']}\n{value['facts']['summary']}\n{_once(value)}"
-    for plain, safe in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
-        text = text.replace(plain, safe)
-    return send("POST", secret, {"text": text})
-
-
-def _github(value: Mapping[str, Any], secret: str, send: _Sender) -> Reply:
-    """Create the issue of this incident, or update the one that bears its key."""
-    base = send.environment.get("SHARDWARD_GITHUB_URL", GITHUB).rstrip("/")
-    issues = f"{base}/repos/{value['repository']}/issues"
-    headers = {"Authorization": f"Bearer {secret}", "Accept": "application/vnd.github+json"}
-    marker = f"<!-- {value['key']} -->"
-    body = f"{markdown_text(value['facts']['summary'], 1000)}\n\n{marker}\n"
-    content = {"title": value["title"], "body": body, "labels": ["shardward"]}
-    for page in range(1, MOST_PAGES + 1):
-        query = f"?state=all&labels=shardward&per_page={PAGE}&page={page}"
-        found = send("GET", issues + query, None, headers)
-        if not found.ok:
-            return found
-        listed = _issues(found)
-        for issue in listed:
-            if marker in str(issue.get("body")):
-                state = "closed" if value["action"] == "resolve" else "open"
-                place = f"{issues}/{int(issue['number'])}"
-                return send("PATCH", place, {**content, "state": state}, headers)
-        if len(listed) < PAGE:
-            break
-    return send("POST", issues, content, headers)
-
-
-def _issues(reply: Reply) -> list[dict[str, Any]]:
-    try:
-        value = json.loads(reply.body)
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise DeliveryError(f"the list of issues is not JSON ({error})") from error
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _once(value: Mapping[str, Any]) -> str:
-    return f"{value['key']}-{value['action']}"
-
-
-_SENDERS: Mapping[str, Callable[[Mapping[str, Any], str, _Sender], Reply]] = {
-    "webhook": _webhook,
-    "pagerduty": _pagerduty,
-    "slack": _slack,
-    "github": _github,
-}
+    if secret:
+        # Whatever a library put into its words, they go to the terminal and into a file.
+        words = words.replace(secret, "***")
+    write_atomic(kept.receipt, canonical_json({"state": state, "reply": words}))
+    return kept.delivery(state, words)

@@ -54,9 +54,9 @@ def send_with_retries(
     """Send `body` as JSON; retry what may pass, with pauses of 0.5, 1, 2 and 4 seconds or so.
 
     Raises:
-        UsageError: the URL is not http or https.
+        UsageError: the URL is not http or https, or it or a header cannot be sent.
     """
-    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc:
+    if not _is_web_address(url):
         raise UsageError("the receiver's address is no http or https URL; check the environment")
     data = None if body is None else json.dumps(body).encode()
     sender, wait = transport or send, pause or time.sleep
@@ -74,22 +74,45 @@ def send(method: str, url: str, data: bytes | None, headers: Mapping[str, str]) 
     """Send one request; every failure of the network is a reply with status 0.
 
     Redirects are not followed: a secret must not travel to another host.
+
+    Raises:
+        UsageError: the address or a header cannot be sent; neither is quoted, either may be secret.
     """
-    request = urllib.request.Request(  # noqa: S310 (the scheme was checked)
-        url,
-        data=data,
-        method=method,
-        headers={"Content-Type": "application/json", "User-Agent": "shardward", **headers},
-    )
     try:
+        request = urllib.request.Request(  # noqa: S310 (the scheme was checked)
+            url,
+            data=data,
+            method=method,
+            headers={"Content-Type": "application/json", "User-Agent": "shardward", **headers},
+        )
         with _opener().open(request, timeout=TIMEOUT) as answer:
             return _reply(answer.status, answer.read(MOST_BYTES))
     except urllib.error.HTTPError as error:
         with error:
             return _reply(error.code, error.read(MOST_BYTES))
-    except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", None) or error
-        return Reply(status=0, body=b"", words=f"no answer ({type(error).__name__}: {reason})")
+    except OSError as error:
+        return _no_answer(error)
+    except (ValueError, http.client.InvalidURL):
+        # From nothing: the words of the library hold the header or the address.
+        raise UsageError(
+            "an address or a header of the message holds characters that HTTP cannot carry; "
+            "check the outlet's variables in the environment"
+        ) from None
+    except http.client.HTTPException as error:
+        return _no_answer(error)
+
+
+def _no_answer(error: Exception) -> Reply:
+    reason = getattr(error, "reason", None) or error
+    return Reply(status=0, body=b"", words=f"no answer ({type(error).__name__}: {reason})")
+
+
+def _is_web_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.netloc)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
