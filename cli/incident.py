@@ -60,14 +60,14 @@ def list_(*, run: Path, as_json: bool) -> None:
 
 
 def _row(each: Incident) -> dict[str, object]:
-    events, case = each.events(), each.case()
+    events, case, opened = each.events(), each.case(), each.opening().summary
     return {
         "id": each.id,
         "state": case.state,
         "round": case.round,
         "outcome": outcome(each),
-        "onset": events[0].summary["onset"],
-        "detected": events[0].summary["detected"],
+        "onset": opened["onset"],
+        "detected": opened["detected"],
         "opened": events[0].time,
         "next": case.next_step,
     }

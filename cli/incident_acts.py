@@ -17,6 +17,7 @@ from ..quarantine.respond.operations import (
     default_watch_plan,
     window_skip,
 )
+from ..quarantine.respond.orders import check_rewind, check_undecided, unrecorded
 from ..quarantine.respond.selection import parse_steps
 from .incident_options import act_options, find, log_option, read_watch_plan, said, signals
 from .output import acts, manifest_option
@@ -26,7 +27,7 @@ from .respond_options import corpus_of
 @click.command()
 @act_options
 @click.option("--margin", default=0, show_default=True, help="Steps to stay clear of the onset.")
-@click.option("--checkpoint", type=int, help="Go back to the checkpoint of this step.")
+@click.option("--checkpoint", type=int, help="Go back to this step's; 0: start over.")
 def rewind(
     *,
     incident_id: str,
@@ -47,13 +48,16 @@ def rewind(
     """
     opened, incident = find(run, incident_id)
     incident.check("rewind")
+    check_undecided(opened, incident)
     with Ledger.open(opened) as ledger:
         plan = choose_rewind(incident, opened, ledger, margin=margin, checkpoint=checkpoint)
+    check_rewind(opened, incident, plan)
     act = acts(yes=yes, dry_run=dry_run)
     if act:
         response.rewind(incident, opened, plan, actor=actor)
     target = plan.checkpoint
-    what = f"rewind to step {target.step} ({target.path}), {plan.steps_lost} steps back"
+    where = target.path or "no checkpoint: fresh weights"
+    what = f"rewind to step {target.step} ({where}), {plan.steps_lost} steps back"
     why = "".join(f"\n  step {c.step}: {why}" for c, why in plan.passed_over)
     facts = {"plan": plan.to_json()}
     said(incident, opened, done=act, as_json=as_json, what=what + why, facts=facts)
@@ -144,10 +148,16 @@ def resume(
     """
     opened, incident = find(run, incident_id)
     incident.check("resume")
-    if watch_plan is not None:
-        plan = read_watch_plan(watch_plan)
+    left = unrecorded(incident, opened)
+    if left is not None:
+        plan, what = left.watch, f"record the orders {left.id}, which stand since {left.created}"
+        if lr_factor not in (1.0, left.learning_rate_factor):
+            raise UsageError(f"{what}; they cannot change now: repeat without options, or reopen")
+    elif watch_plan is not None:
+        plan, what = read_watch_plan(watch_plan), "write the orders"
     else:
-        plan = default_watch_plan(incident, signals(opened, log), length=watch_length)
+        series = signals(opened, log, incident=incident)
+        plan, what = default_watch_plan(incident, series, length=watch_length), "write the orders"
     act = acts(yes=yes, dry_run=dry_run)
     if act:
         response.resume(
@@ -159,8 +169,9 @@ def resume(
             learning_rate_factor=lr_factor,
             clip_factor=clip_factor,
         )
-    what = f"write the orders; {plan.describe()}"
-    said(incident, opened, done=act, as_json=as_json, what=what, facts={"watch": plan.to_json()})
+    what += f"; {plan.describe()}" if plan else "; without a watch"
+    facts = {"watch": plan.to_json() if plan else None}
+    said(incident, opened, done=act, as_json=as_json, what=what, facts=facts)
 
 
 ACTS = (rewind, skip, resume)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from ..quarantine.respond import response
+from ..loader.errors import UsageError
+from ..quarantine.respond import exits
 from .incident_options import act_options, find, said
 from .output import acts
 
@@ -26,10 +27,15 @@ def _leave(
 ) -> None:
     opened, incident = find(run, incident_id)
     incident.check(act)
-    done = acts(yes=yes, dry_run=dry_run)
+    done, pending = acts(yes=yes, dry_run=dry_run), exits.pending_orders(incident, opened)
     if done:
-        response.leave(incident, act, actor=actor, reason=reason)
-    said(incident, opened, done=done, as_json=as_json, what=f"{act}: {reason}", facts={})
+        exits.leave(incident, opened, act, actor=actor, reason=reason)
+    what = f"{act}: {reason}"
+    if pending is not None:
+        what += f"\n  the trainer's next start goes on from step {pending.checkpoint.step}"
+        if incident.last("skip") is None:
+            what += " and meets the same batches again"
+    said(incident, opened, done=done, as_json=as_json, what=what, facts={})
 
 
 @click.command()
@@ -169,32 +175,38 @@ def escalate(
 @click.command()
 @act_options
 @REASON
+@click.option("--onset", type=int, help="First bad step, where it is not the one from before.")
+@click.option("--detected", type=int, help="Step at which it was noticed; the onset by default.")
 def reopen(
     *,
     incident_id: str,
     run: Path,
     reason: str,
+    onset: int | None,
+    detected: int | None,
     actor: str,
     yes: bool,
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Start another round of a closed or resumed incident.
+    """Start another round of a closed, rewound or resumed incident.
+
+    The round is about the same spike, or about the one that --onset names on the run's branch.
 
     \b
     Examples:
-      shardward incident reopen INC-0001 --reason "the spike came back" --yes
+      shardward incident reopen INC-0001 --reason "the skip was too short" --yes
+      shardward incident reopen INC-0001 --onset 41290 --reason "the spike came back" --yes
     """
-    _leave(
-        "reopen",
-        incident_id=incident_id,
-        run=run,
-        reason=reason,
-        actor=actor,
-        yes=yes,
-        dry_run=dry_run,
-        as_json=as_json,
-    )
+    opened, incident = find(run, incident_id)
+    incident.check("reopen")
+    if onset is None and detected is not None:
+        raise UsageError("--detected goes with --onset; name both, or neither")
+    done = acts(yes=yes, dry_run=dry_run)
+    if done:
+        exits.reopen(incident, actor=actor, reason=reason, onset=onset, detected=detected)
+    what = f"reopen: {reason}"
+    said(incident, opened, done=done, as_json=as_json, what=what, facts={})
 
 
 EXITS = (dismiss, recover, not_data, escalate, reopen)

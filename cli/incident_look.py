@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from ..loader.errors import UsageError
 from ..loader.run import Run
 from ..quarantine.diagnose.confirm import Checklist
 from ..quarantine.diagnose.confirm import confirm as checklist_of
@@ -16,6 +17,7 @@ from ..quarantine.respond.command import run_command
 from ..quarantine.respond.evaluation import evaluation_specs, merge_evaluations
 from ..quarantine.respond.gather import attach_suspects
 from ..quarantine.respond.incident import Incident, IncidentStore
+from ..quarantine.respond.on_branch import on_branch_of
 from ..quarantine.respond.operations import newest_page
 from ..quarantine.respond.selection import parse_steps
 from ..quarantine.respond.telemetry import event_of, panel_pictures, panels
@@ -58,7 +60,11 @@ def open_(
       shardward incident open --onset 41230 --detected 41237 --yes
     """
     opened = Run.open(run)
-    event = None if onset else newest_page(signals(opened, log), short_run=short_run)
+    if onset is None and detected is not None:
+        raise UsageError("--detected goes with --onset; name both, or neither")
+    if onset is not None and not 1 <= onset <= (detected or onset):
+        raise UsageError(f"--onset {onset} and --detected {detected} are no steps of a spike")
+    event = None if onset is not None else newest_page(signals(opened, log), short_run=short_run)
     kind = event.kind if event else "spike"
     onset = event.onset if event else onset or 0
     detected = event.detected if event else detected or onset
@@ -108,7 +114,7 @@ def confirm(
     """
     opened, incident = find(run, incident_id)
     incident.check("confirm")
-    series, event = signals(opened, log), event_of(incident)
+    series, event = signals(opened, log, incident=incident), event_of(incident)
     act = acts(yes=yes, dry_run=dry_run)
     evals = _evaluate(opened, incident, command) if command and act else {}
     checklist = checklist_of(event, series, evals)
@@ -173,7 +179,8 @@ def identify(
     event, corpus = event_of(incident), corpus_of(opened, manifest)
     first, last = parse_steps(steps) if steps else (event.onset, max(event.detected, event.onset))
     with Ledger.open(opened) as ledger:
-        window = identify_window(ledger, corpus, first=first, last=last, controls=controls)
+        source = on_branch_of(incident, opened, ledger)
+        window = identify_window(source, corpus, first=first, last=last, controls=controls)
     act = acts(yes=yes, dry_run=dry_run)
     suspects = []
     if act:

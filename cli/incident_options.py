@@ -15,8 +15,9 @@ from ..quarantine.diagnose.series import Series
 from ..quarantine.diagnose.signals import read_series
 from ..quarantine.ledger import Ledger
 from ..quarantine.respond.incident import Incident, IncidentStore
+from ..quarantine.respond.operations import branch_of_spike
 from ..quarantine.respond.situation import next_command
-from ..quarantine.respond.telemetry import ledger_series
+from ..quarantine.respond.telemetry import ledger_series, standing
 from ..quarantine.respond.watchplan import WatchPlan
 from .output import clean, emit, json_option, mutation_options, run_option
 from .respond_options import actor_option
@@ -52,12 +53,19 @@ def find(run: Path, incident_id: str) -> tuple[Run, Incident]:
     return opened, IncidentStore(opened.path).get(incident_id)
 
 
-def signals(run: Run, log: Path | None, *, last: int | None = None) -> Mapping[str, Series]:
-    """Return the signals by name, from `log` or the ledger."""
+def signals(
+    run: Run, log: Path | None, *, incident: Incident | None = None
+) -> Mapping[str, Series]:
+    """Return the signals by name, from `log` or the ledger.
+
+    With `incident` the ledger's are those of the branch that spiked, else of the run's history.
+    Rows that the log itself superseded by stepping back are left out.
+    """
     if log is not None:
-        return read_series(log)
+        return standing(read_series(log))
     with Ledger.open(run) as ledger:
-        return ledger_series(ledger, last=last)
+        branch = None if incident is None else branch_of_spike(incident, run)
+        return ledger_series(ledger, branch)
 
 
 def said(

@@ -8,15 +8,18 @@ from typing import Any
 import click
 from rich.console import Console
 
+from ..loader.errors import UsageError
 from ..loader.manifest import Manifest
 from ..loader.run import Run
 from ..quarantine.ledger import Ledger
 from ..quarantine.respond.corpus import document_facts
 from ..quarantine.respond.decisions import DecisionLog
+from ..quarantine.respond.incident import IncidentStore
 from ..quarantine.respond.listing import excluded_rows
+from ..quarantine.respond.on_branch import source_of_steps
 from ..quarantine.respond.revisions import decision_anchors
 from ..quarantine.respond.scopes import Scope
-from ..quarantine.respond.selection import Selection, select
+from ..quarantine.respond.selection import Selection, parse_steps, select
 from ..quarantine.respond.status import Decision, active_skips, status_of
 from .output import (
     acts,
@@ -26,6 +29,7 @@ from .output import (
     manifest_option,
     mutation_options,
     run_option,
+    say,
     table,
 )
 from .quarantine_audit import AUDIT_COMMANDS
@@ -56,6 +60,9 @@ def selection_options(command: Any) -> Any:
         click.option("--shard", help="A whole shard, by its URI in the manifest."),
         click.option("--source", help="A whole source, by name."),
         click.option("--steps", metavar="FIRST-LAST", help="All that these steps were fed."),
+        click.option(
+            "--branch", type=int, help="The piece that --steps are of; --incident knows its own."
+        ),
     ):
         command = option(command)
     return command
@@ -73,13 +80,19 @@ def _selection(named: dict[str, Any]) -> Selection:
     )
 
 
-def _scope(run: Run, corpus: Manifest, named: dict[str, Any]) -> Scope:
-    """Resolve what was named; only steps need the ledger."""
-    selection = _selection(named)
+def _scope(run: Run, corpus: Manifest, named: dict[str, Any], incident: str | None) -> Scope:
+    """Resolve what was named; only steps need the ledger, and the branch that they are of."""
+    selection, branch = _selection(named), named["branch"]
     if selection.steps is None:
+        if branch is not None:
+            raise UsageError("--branch says which steps are meant; give it with --steps")
         return select(selection, corpus, plan_id=run.plan_id)
+    spike = IncidentStore(run.path).get(incident) if incident and branch is None else None
     with Ledger.open(run) as ledger:
-        return select(selection, corpus, plan_id=run.plan_id, ledger=ledger)
+        first, last = parse_steps(selection.steps)
+        source = source_of_steps(run, ledger, first, last, incident=spike, branch=branch)
+        say(f"steps {selection.steps} of {source.name}")
+        return select(selection, corpus, plan_id=run.plan_id, ledger=source)
 
 
 @quarantine.command("list")
@@ -122,8 +135,7 @@ def list_(*, run: Path, manifest: Path | None, limit: int, as_json: bool) -> Non
     "--as",
     "action",
     type=click.Choice(["quarantine", "condemn", "suspect", "skip"]),
-    default="quarantine",
-    show_default=True,
+    show_default="quarantine, or skip for --positions",
     help="condemn yields only to undo; suspect is a note; skip takes positions, once.",
 )
 @click.option("--reason", required=True, help="Why; kept for ever.")
@@ -135,7 +147,7 @@ def add(
     *,
     run: Path,
     manifest: Path | None,
-    action: str,
+    action: str | None,
     reason: str,
     incident: str | None,
     actor: str,
@@ -152,14 +164,15 @@ def add(
     Examples:
       shardward quarantine add --doc 17 --reason "binary junk" --incident INC-0001 --yes
       shardward quarantine add --shard s3.parquet --reason "under audit" --dry-run
-      shardward quarantine add --positions 0:4096-8192 --as skip --reason "spike" --yes
+      shardward quarantine add --positions 0:4096-8192 --reason "spike" --yes
     """
+    what = action_for(_selection(named), action)
     opened = Run.open(run)
     corpus = corpus_of(opened, manifest)
     log = DecisionLog(opened.path, manifest=corpus.fingerprint)
     seen = log.head()
-    scope = _scope(opened, corpus, named)
-    decision = Decision(action=action, scope=scope, reason=reason, actor=actor, incident=incident)
+    scope = _scope(opened, corpus, named, incident)
+    decision = Decision(action=what, scope=scope, reason=reason, actor=actor, incident=incident)
     decide(log, decision, seen, act=acts(yes=yes, dry_run=dry_run), as_json=as_json)
 
 
@@ -195,7 +208,7 @@ def release(
     corpus = corpus_of(opened, manifest)
     log = DecisionLog(opened.path, manifest=corpus.fingerprint)
     seen = log.head()
-    scope = _scope(opened, corpus, named)
+    scope = _scope(opened, corpus, named, incident)
     decision = Decision(
         action="release", scope=scope, reason=reason, actor=actor, incident=incident
     )

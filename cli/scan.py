@@ -10,6 +10,7 @@ from rich.console import Console
 from ..loader.errors import UsageError
 from ..loader.manifest import Manifest
 from ..quarantine.ledger import Ledger
+from ..quarantine.respond.on_branch import on_branch_of
 from ..quarantine.search.corpus_scan import examine_documents, scan_corpus
 from ..quarantine.search.findings import Suspect
 from ..quarantine.search.incident_window import document_losses, incident_window
@@ -83,7 +84,8 @@ def _incident(run: Path, incident_id: str, manifest: Path | None) -> list[Suspec
     opened, incident = find(run, incident_id)
     window = incident_window(incident)
     with Ledger.open(opened) as ledger:
-        losses = document_losses(ledger, window.first, window.last)
+        source = on_branch_of(incident, opened, ledger)
+        losses = document_losses(source, window.first, window.last)
     return triage(corpus_of(opened, manifest), window.docs, window.controls, losses=losses)
 
 

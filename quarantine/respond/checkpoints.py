@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...loader.cursor import Cursor
 from ...loader.journal import iter_journal
 from ...loader.journal_frame import Frame, Kind, scan
 from ...loader.records import note
@@ -42,6 +45,36 @@ def ledger_checkpoints(ledger: Ledger) -> list[Checkpoint]:
         )
         for row in ledger.checkpoints().to_pylist()
     ]
+
+
+def start_of(run: Run) -> Checkpoint | None:
+    """Return the start of the run's history, before step 1, without weights; None without one."""
+    pieces = {piece.piece: piece for piece in run.pieces()}
+    head = run.head()
+    if head is None:
+        return None
+    root = pieces[head.piece]
+    while root.parent is not None:
+        root = pieces[root.parent]
+    cursor = replace(Cursor.from_json(root.cursor), piece=root.piece)
+    return Checkpoint(step=0, piece=root.piece, path="", cursor=cursor.to_json())
+
+
+def without_lost(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
+    """Return the checkpoints, unhealthy where the file is gone.
+
+    Only an absolute path in a directory that is here can be said to be gone; others are of
+    another machine, or relative to a trainer's directory.
+    """
+    return [
+        replace(each, healthy=False, note=f"{each.path} is gone") if _gone(each.path) else each
+        for each in checkpoints
+    ]
+
+
+def _gone(path: str) -> bool:
+    where = Path(path)
+    return where.is_absolute() and where.parent.is_dir() and not where.exists()
 
 
 def newer_checkpoint(run: Run, than: Checkpoint) -> Checkpoint | None:

@@ -25,7 +25,7 @@ def evaluation_specs(run: Run, incident: Incident) -> dict[str, Spec]:
     Raises:
         IncidentError: the run has no checkpoint on one of the two sides.
     """
-    onset = incident.events()[0].summary["onset"]
+    onset = incident.opening().summary["onset"]
     spans = run.lineage()
     known = [
         c

@@ -16,6 +16,7 @@ from typing import Any
 from ...loader.errors import FormatError, IncidentError, IntegrityError, NotFound
 from ...loader.files import exclusive_lock, publish_new, sync_directory
 from ...loader.formats import canonical_json, parse_json, sha256_hex
+from ...loader.head import read_heads
 from ...loader.records import finite_json
 from .chain import ChainFile, ChainState
 from .decisions import DecisionLog
@@ -70,6 +71,16 @@ class Incident:
     def case(self) -> Case:
         """Return where the incident stands."""
         return fold(e.act for e in self.events())
+
+    def opening(self) -> Event:
+        """Return the newest event that says where the spike is.
+
+        That is `open`, or a `reopen` that named another onset; its summary has kind, onset,
+        detected and the branch piece that spiked (None where it is not known).
+        """
+        events = self.events()
+        named = [e for e in events if e.act in ("open", "reopen") and "onset" in e.summary]
+        return named[-1] if named else events[0]
 
     def last(self, act: str) -> Event | None:
         """Return the newest `act` of the present round, or None."""
@@ -223,11 +234,7 @@ class IncidentStore:
         Raises:
             IncidentError: an open incident covers that spike already and `separate` is false.
         """
-        if not 1 <= onset <= detected:
-            raise IncidentError(
-                f"onset {onset} and detection {detected} do not fit: steps start at 1 and "
-                "detection cannot come before the onset"
-            )
+        check_steps(onset, detected)
         with exclusive_lock(self.run_path / "incidents.lock"):
             if not separate:
                 self._refuse_twin(onset, detected, near)
@@ -242,6 +249,7 @@ class IncidentStore:
                     "kind": kind,
                     "onset": onset,
                     "detected": detected,
+                    "piece": head_piece(self.run_path),
                     "earlier": [i.id for i in self.all() if i.id != incident.id][-MOST_LINKS:],
                 },
                 evidence={"event": dict(event or {}), "context": dict(context or {})},
@@ -255,7 +263,7 @@ class IncidentStore:
 
     def _refuse_twin(self, onset: int, detected: int, near: int) -> None:
         for incident in self.all():
-            opened = incident.events()[0].summary
+            opened = incident.opening().summary
             self._refuse_watched(incident, onset)
             apart = max(opened["onset"] - detected, onset - opened["detected"])
             if apart <= near and not incident.case().closed:
@@ -276,6 +284,21 @@ class IncidentStore:
                 f"{plan['last']}), so this is a recurrence: run incident watch {incident.id}, "
                 "which reopens it, or open a separate incident explicitly"
             )
+
+
+def check_steps(onset: int, detected: int) -> None:
+    """Refuse steps that no spike can have (IncidentError)."""
+    if not 1 <= onset <= detected:
+        raise IncidentError(
+            f"onset {onset} and detection {detected} do not fit: steps start at 1 and "
+            "detection cannot come before the onset"
+        )
+
+
+def head_piece(run_path: Path) -> int | None:
+    """Return the branch piece that the run's head stands in, or None before the first."""
+    heads = read_heads(run_path / "head.log")
+    return heads[-1].piece if heads else None
 
 
 def _number(name: str) -> int:

@@ -39,6 +39,7 @@ EXIT_FROM = {
     "not-data": ("confirmed", "identified", "rewound"),
     "escalate": ("opened", "confirmed", "identified", "rewound", "skipped", "resumed", "watched"),
 }
+REOPENED_FROM = ("rewound", "skipped", "resumed", "watched")
 CLOSED = ("filed", *EXITS.values())
 WITHOUT = {
     "confirm": "a glitch of a dashboard would set people hunting for documents that did no harm",
@@ -143,7 +144,7 @@ def _check_exit(case: Case, act: str) -> None:
 
 
 def _check_reopen(case: Case) -> None:
-    if not case.closed and case.state not in ("resumed", "watched"):
+    if not case.closed and case.state not in REOPENED_FROM:
         raise IncidentError(
             f"the incident is {case.state} and still open; the next step is {case.next_step}"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +12,11 @@ from ..diagnose.config import MonitorConfig
 from ..diagnose.events import Event
 from ..diagnose.monitor import detect
 from ..diagnose.series import Series
-from .checkpoints import ledger_checkpoints
+from .checkpoints import ledger_checkpoints, start_of, without_lost
 from .decisions import DecisionLog
+from .orders import begun_rewind
 from .response import rewind_plan
-from .rewind import RewindPlan, plan_rewind
+from .rewind import Checkpoint, RewindPlan, plan_rewind
 from .selection import skip_scope
 from .status import Decision
 from .telemetry import by_step, event_of
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from .incident import Incident
 
 HISTORY_STEPS = 400
+FEWEST_POINTS = 16
+SHORTEST_RUN = 64
 
 
 def newest_page(series: Mapping[str, Series], *, short_run: bool = False) -> Event:
@@ -35,8 +38,15 @@ def newest_page(series: Mapping[str, Series], *, short_run: bool = False) -> Eve
     Raises:
         IncidentError: nothing pages in these signals.
     """
-    steps = int(series["loss"].steps.max()) if "loss" in series else 0
-    config = MonitorConfig.for_short_run(steps) if short_run and steps else None
+    if "loss" not in series:
+        raise IncidentError("no loss was logged, so nothing pages; name the steps with --onset")
+    steps = int(series["loss"].steps.max())
+    if short_run and steps < SHORTEST_RUN:
+        raise IncidentError(
+            f"{steps} steps are too few for the monitor, it needs {SHORTEST_RUN}; name the steps "
+            "with --onset"
+        )
+    config = MonitorConfig.for_short_run(steps) if short_run else None
     pages = [event for event in detect(series, config) if event.page]
     if not pages:
         raise IncidentError(
@@ -63,17 +73,45 @@ def choose_rewind(
     Raises:
         IncidentError: no checkpoint fits.
     """
-    begun = incident.last("intent")
+    begun = begun_rewind(incident, run)
     if begun is not None:
-        return RewindPlan.from_json(incident.evidence(begun, "plan"))
-    known = ledger_checkpoints(ledger)
+        plan = RewindPlan.from_json(incident.evidence(begun, "plan"))
+        _refuse_other(incident, plan, margin, checkpoint)
+        return plan
+    known, start = without_lost(ledger_checkpoints(ledger)), start_of(run)
+    if checkpoint is not None:
+        known = _named([*([] if start is None else [start]), *known], checkpoint)
     return plan_rewind(
-        [c for c in known if checkpoint is None or c.step == checkpoint],
+        known,
         run.lineage(),
         onset=event_of(incident).onset,
         head_step=ledger.last_step(),
         margin=margin,
+        start=start if checkpoint in (None, 0) else None,
     )
+
+
+def _refuse_other(
+    incident: Incident, plan: RewindPlan, margin: int, checkpoint: int | None
+) -> None:
+    step = plan.checkpoint.step
+    if margin not in (0, plan.margin) or checkpoint not in (None, step):
+        raise IncidentError(
+            f"a rewind of {incident.id} to step {step} with margin {plan.margin} was begun and not "
+            f"finished; run incident rewind {incident.id} without --checkpoint and --margin, then "
+            "reopen the incident to rewind elsewhere"
+        )
+
+
+def _named(known: Sequence[Checkpoint], step: int) -> list[Checkpoint]:
+    """Return the checkpoints of `step`, without the start, which `plan_rewind` takes by itself."""
+    found = [c for c in known if c.step == step]
+    if not found:
+        steps = ", ".join(str(c.step) for c in known[-12:])
+        raise IncidentError(
+            f"the run's history has no checkpoint of step {step}; it has {steps or 'none'}"
+        )
+    return [c for c in found if c.step > 0]
 
 
 def where_it_stands(run: Run, ledger: Ledger) -> tuple[Cursor, int | None]:
@@ -92,12 +130,12 @@ def where_it_stands(run: Run, ledger: Ledger) -> tuple[Cursor, int | None]:
 def window_skip(
     incident: Incident, run: Run, ledger: Ledger, *, first: int, last: int, actor: str
 ) -> Decision:
-    """Return the decision to pass over, once, the positions of steps on the rewound branch.
+    """Return the decision to pass over, once, the positions of steps on the branch that spiked.
 
     Raises:
         NotFound: a step is not recorded there.
     """
-    piece = branch_before(incident, run)
+    piece = branch_of_spike(incident, run)
     rows: list[dict[str, Any]] = ledger.steps(first, last, piece).to_pylist()
     return Decision(
         action="skip",
@@ -121,15 +159,22 @@ def default_watch_plan(
     """Return the watch plan that the healthy steps before the onset and the checkpoint give."""
     step = rewind_plan(incident).checkpoint.step
     onset = event_of(incident).onset
-    before = {
-        name: {s: v for s, v in values.items() if onset - HISTORY_STEPS <= s < onset}
-        for name, values in by_step(series).items()
-    }
+    before = {name: _recent(values, onset) for name, values in by_step(series).items()}
     return generate_watch_plan(before, resume_step=step, length=length)
+
+
+def _recent(values: Mapping[int, float], onset: int) -> dict[int, float]:
+    """Return the steps shortly before the onset, or the last few of a log with few rows."""
+    steps = sorted(step for step in values if step < onset)
+    near = [step for step in steps if step >= onset - HISTORY_STEPS]
+    return {step: values[step] for step in max(near, steps[-FEWEST_POINTS:], key=len)}
 
 
 def branch_of_spike(incident: Incident, run: Run) -> int | None:
     """Return the branch piece that spiked, before or after the rewind; None without a head."""
+    piece: int | None = incident.opening().summary.get("piece")
+    if piece is not None:
+        return piece
     if incident.last("rewind") is not None:
         return branch_before(incident, run)
     head = run.head()

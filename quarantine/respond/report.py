@@ -79,7 +79,7 @@ def build_report(
 
 
 def _detection(incident: Incident, run: Run) -> dict[str, Any]:
-    event = incident.events()[0]
+    first, event = incident.events()[0], incident.opening()
     opened = event.summary
     return {
         "kind": opened["kind"],
@@ -87,7 +87,7 @@ def _detection(incident: Incident, run: Run) -> dict[str, Any]:
         "detected": opened["detected"],
         "delay_steps": opened["detected"] - opened["onset"],
         "event": incident.evidence(event, "event"),
-        "context": {**run.context, **incident.evidence(event, "context")},
+        "context": {**run.context, **incident.evidence(first, "context")},
     }
 
 
@@ -192,7 +192,12 @@ def describe(event: Event) -> str:
         return f"skip: nothing, {summary['no_skip']}"
     if event.act in _SENTENCES:
         return f"{event.act}: {_SENTENCES[event.act].format_map(summary)}"
-    return f"{event.act}: {summary.get('reason', '')}"
+    text = f"{event.act}: {summary.get('reason', '')}"
+    if "orders" in summary:
+        text += (
+            f"; the run goes on from step {summary['step']} under revision {summary['revision']}"
+        )
+    return text
 
 
 def _confirm(incident: Incident) -> dict[str, Any] | None:

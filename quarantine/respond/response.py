@@ -11,8 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from ...loader.cursor import Cursor, Mode
 from ...loader.errors import IncidentError
+from ...loader.files import exclusive_lock
 from ...loader.formats import canonical_json
-from .resume import Resume, read_resume, write_resume
+from .exits import reopen
+from .orders import (
+    LOCK,
+    begun_rewind,
+    check_rewind,
+    check_undecided,
+    in_force,
+    move_head,
+    under_revision,
+    unrecorded,
+)
+from .resume import Resume, write_resume
 from .revisions import load_revision, publish_revision
 from .rewind import RewindPlan
 from .watchplan import Series, WatchPlan, WatchResult, evaluate_watch
@@ -80,42 +92,35 @@ def identify(incident: Incident, window: Window, *, actor: str) -> Event:
 def rewind(incident: Incident, run: Run, plan: RewindPlan, *, actor: str) -> Event:
     """Write the pending orders and move the run's head to the plan's checkpoint.
 
+    A refusal writes nothing.
+
     Raises:
-        IncidentError: out of order, or another rewind was begun and not finished.
+        IncidentError: out of order, another rewind is not finished or not decided, or the
+            checkpoint is no longer in the run's history.
     """
     incident.check("rewind")
-    begun = incident.last("intent")
-    if begun is None:
-        incident.record(
-            "intent",
-            actor=actor,
-            summary={"step": plan.checkpoint.step, "piece": plan.checkpoint.piece},
-            evidence={"plan": plan.to_json()},
-        )
-    else:
-        _refuse_other_plan(incident, begun, plan)
-    cursor = _in_force(run, plan)
-    write_resume(
-        run.path,
-        Resume(
+    with exclusive_lock(run.path / LOCK):
+        check_rewind(run, incident, plan)
+        _begin(incident, run, plan, actor)
+        orders = Resume(
             incident=incident.id,
             round=incident.case().round,
             checkpoint=plan.checkpoint,
-            cursor=cursor,
-        ),
-    )
-    _move_head(run, plan, cursor, incident.id)
-    return incident.record(
-        "rewind",
-        actor=actor,
-        summary={
-            "step": plan.checkpoint.step,
-            "piece": plan.checkpoint.piece,
-            "steps_lost": plan.steps_lost,
-            "revision": cursor.revision,
-        },
-        evidence={"plan": plan.to_json()},
-    )
+            cursor=in_force(run, plan),
+        )
+        write_resume(run.path, orders)
+        move_head(run, orders)
+        return incident.record(
+            "rewind",
+            actor=actor,
+            summary={
+                "step": plan.checkpoint.step,
+                "piece": plan.checkpoint.piece,
+                "steps_lost": plan.steps_lost,
+                "revision": orders.cursor.revision,
+            },
+            evidence={"plan": plan.to_json()},
+        )
 
 
 def skip(
@@ -169,47 +174,62 @@ def resume(
 ) -> Resume:
     """Make the orders final: the trainer's next start loads them.
 
+    Final orders of this round that a crash left unrecorded are taken up as they stand.
+
     Raises:
         IncidentError: out of order, or a trainer has gone on from the rewind without orders.
     """
     incident.check("resume")
-    plan = rewind_plan(incident)
-    skipped = incident.require("skip").summary
-    number = skipped["revision"]
-    cursor = replace(
-        Cursor.from_json(plan.checkpoint.cursor),
-        revision=number,
-        revision_digest=skipped["digest"] if number else None,
-    )
-    if mode is not None:
-        cursor = replace(cursor, mode=mode)
-    orders = Resume(
+    with exclusive_lock(run.path / LOCK):
+        check_undecided(run, incident)
+        orders = unrecorded(incident, run)
+        if orders is None:
+            orders = _final(
+                incident,
+                watch=watch,
+                mode=mode,
+                learning_rate_factor=learning_rate_factor,
+                clip_factor=clip_factor,
+            )
+            move_head(run, orders, expect=True)
+            orders = write_resume(run.path, orders)
+        incident.record(
+            "resume",
+            actor=actor,
+            summary={
+                "step": orders.checkpoint.step,
+                "revision": orders.cursor.revision,
+                "orders": orders.id,
+                "watch": orders.watch.describe() if orders.watch else None,
+            },
+            evidence={"orders": orders.to_json()},
+        )
+    return orders
+
+
+def _final(
+    incident: Incident,
+    *,
+    watch: WatchPlan | None,
+    mode: Mode | None,
+    learning_rate_factor: float,
+    clip_factor: float,
+) -> Resume:
+    """Return the final orders that this round's rewind and skip come to."""
+    plan, skipped = rewind_plan(incident), incident.require("skip").summary
+    cursor = Cursor.from_json(plan.checkpoint.cursor)
+    cursor = under_revision(cursor, skipped["revision"], skipped["digest"])
+    return Resume(
         incident=incident.id,
         round=incident.case().round,
         checkpoint=plan.checkpoint,
-        cursor=cursor,
+        cursor=cursor if mode is None else replace(cursor, mode=mode),
         ready=True,
         learning_rate_factor=learning_rate_factor,
         clip_factor=clip_factor,
         watch=watch,
         no_skip=skipped["no_skip"],
     )
-    current = read_resume(run.path)
-    if current is None or current.id != orders.id:
-        _move_head(run, plan, cursor, incident.id, expect=True)
-        orders = write_resume(run.path, orders)
-    incident.record(
-        "resume",
-        actor=actor,
-        summary={
-            "step": plan.checkpoint.step,
-            "revision": number,
-            "orders": orders.id,
-            "watch": watch.describe() if watch else None,
-        },
-        evidence={"orders": orders.to_json()},
-    )
-    return orders
 
 
 def watch(
@@ -220,6 +240,8 @@ def watch(
     plan: WatchPlan | None = None,
 ) -> WatchResult:
     """Judge the resumed run by the watch plan of the orders; a recurrence reopens the incident.
+
+    The new round is about the recurrence: its steps, on the branch that the run is on now.
 
     Args:
         signals: values by step of the new branch, at least those of the plan.
@@ -238,23 +260,14 @@ def watch(
         evidence={"watch": {"plan": plan.to_json(), "result": result.to_json()}},
     )
     if result.verdict == "recurrence":
-        incident.record("reopen", actor=actor, summary={"reason": result.reason})
+        reopen(
+            incident,
+            actor=actor,
+            reason=result.reason,
+            onset=result.onset,
+            detected=result.detected,
+        )
     return result
-
-
-def leave(
-    incident: Incident, act: str, *, actor: str, reason: str, evidence: Json | None = None
-) -> Event:
-    """Take a legal exit (dismiss, recover, not-data, escalate) or `reopen`, with the reason."""
-    incident.check(act)
-    if not reason.strip():
-        raise IncidentError(f"{act} needs a reason")
-    return incident.record(
-        act,
-        actor=actor,
-        summary={"reason": reason},
-        evidence={"evidence": evidence} if evidence else None,
-    )
 
 
 def rewind_plan(incident: Incident) -> RewindPlan:
@@ -270,47 +283,18 @@ def watch_plan(incident: Incident) -> WatchPlan:
     return WatchPlan.from_json(orders["watch"])
 
 
-def _refuse_other_plan(incident: Incident, begun: Event, plan: RewindPlan) -> None:
-    if canonical_json(incident.evidence(begun, "plan")) != canonical_json(plan.to_json()):
+def _begin(incident: Incident, run: Run, plan: RewindPlan, actor: str) -> None:
+    """Record what is about to be done, once; refuse another plan than the one that was begun."""
+    begun = begun_rewind(incident, run)
+    if begun is None:
+        incident.record(
+            "intent",
+            actor=actor,
+            summary={"step": plan.checkpoint.step, "piece": plan.checkpoint.piece},
+            evidence={"plan": plan.to_json()},
+        )
+    elif canonical_json(incident.evidence(begun, "plan")) != canonical_json(plan.to_json()):
         raise IncidentError(
             f"a rewind of {incident.id} to step {begun.summary['step']} was begun and not "
             f"finished; finish it before you rewind to step {plan.checkpoint.step}"
         )
-
-
-def _move_head(
-    run: Run, plan: RewindPlan, cursor: Cursor, incident_id: str, *, expect: bool = False
-) -> None:
-    """Move the head to the checkpoint unless it is there; with `expect`, refuse if it went on."""
-    head = run.head()
-    target = (plan.checkpoint.piece, plan.checkpoint.step)
-    at_target = head is not None and (head.piece, head.step) == target
-    if expect and not at_target:
-        raise IncidentError(
-            f"the run's head should stand at step {target[1]} of branch piece {target[0]}, where "
-            f"{incident_id} left it, and stands at {head and (head.piece, head.step)}: a trainer "
-            "was started in between; stop it, reopen the incident and rewind again"
-        )
-    if at_target and head is not None and head.revision == cursor.revision:
-        return
-    run.move_head(
-        piece=plan.checkpoint.piece,
-        step=plan.checkpoint.step,
-        cursor=cursor,
-        revision=cursor.revision,
-        reason=f"rewind {incident_id}",
-    )
-
-
-def _in_force(run: Run, plan: RewindPlan) -> Cursor:
-    """Return the checkpoint's cursor with the newest revision the run has been under.
-
-    A second rewind may go back to before the first skip; what was left out stays left out.
-    """
-    where = f"the cursor of checkpoint {plan.checkpoint.path}"
-    cursor = Cursor.from_json(plan.checkpoint.cursor, where=where)
-    head = run.head()
-    if head is None or head.revision <= cursor.revision:
-        return cursor
-    revision = load_revision(run.path, head.revision, manifest=run.fingerprint)
-    return replace(cursor, revision=revision.number, revision_digest=revision.digest)

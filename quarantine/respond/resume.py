@@ -165,8 +165,9 @@ def resume(run: Run, *, launch: str | None = None) -> Resume | None:
     if not orders.ready:
         raise IncidentError(
             f"{orders.incident} rewound the run to step {orders.checkpoint.step} and has not said "
-            f"what to skip; a start now would eat the same batches: run incident skip "
-            f"{orders.incident}, then incident resume {orders.incident}"
+            f"what to skip; a start now would eat the same batches: incident show "
+            f"{orders.incident} names the next step on the way to incident resume, or leave the "
+            "incident (not-data, escalate), which lets the run go on"
         )
     _check_revision(run, orders)
     newer = newer_checkpoint(run, orders.checkpoint)

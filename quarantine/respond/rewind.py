@@ -75,11 +75,13 @@ def plan_rewind(
     onset: int,
     head_step: int,
     margin: int = 0,
+    start: Checkpoint | None = None,
 ) -> RewindPlan:
     """Choose the newest healthy checkpoint of the lineage at least `margin` steps before `onset`.
 
     The onset is the first bad step, so weights after step onset - 1 are the newest that can be
-    healthy. A checkpoint of a superseded branch is never chosen.
+    healthy. A checkpoint of a superseded branch is never chosen. Where none fits, `start` is, the
+    run's start without any step; its path is empty.
 
     Raises:
         IncidentError: none fits; the message lists why each was passed over.
@@ -90,18 +92,30 @@ def plan_rewind(
     for checkpoint in sorted(checkpoints, key=lambda c: (c.step, c.piece), reverse=True):
         why = _why_not(checkpoint, lineage, onset, margin)
         if why is None:
-            return RewindPlan(
-                checkpoint=checkpoint,
-                onset=onset,
-                margin=margin,
-                head_step=max(head_step, checkpoint.step),
-                passed_over=tuple(passed),
-            )
+            return _plan(checkpoint, onset, margin, head_step, passed)
         passed.append((checkpoint, why))
+    if start is not None:
+        return _plan(start, onset, margin, head_step, passed)
     raise IncidentError(
         f"no checkpoint lies {margin + 1} or more steps before the onset at step {onset}"
         + "".join(f"; step {c.step}: {why}" for c, why in passed[:8])
-        + "; start over from step 0, or lower the margin"
+        + "; lower the margin, or start over from step 0"
+    )
+
+
+def _plan(
+    checkpoint: Checkpoint,
+    onset: int,
+    margin: int,
+    head_step: int,
+    passed: Sequence[tuple[Checkpoint, str]],
+) -> RewindPlan:
+    return RewindPlan(
+        checkpoint=checkpoint,
+        onset=onset,
+        margin=margin,
+        head_step=max(head_step, checkpoint.step),
+        passed_over=tuple(passed),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...loader.errors import IncidentError
+from .checkpoints import start_of
 from .rewind import Checkpoint, plan_rewind
 
 if TYPE_CHECKING:
@@ -66,8 +67,12 @@ def situation(
     incident: Incident, run: Run, pace: Pace, checkpoints: Sequence[Checkpoint]
 ) -> Situation:
     """Return the screen for an incident of a run that goes at `pace` and has `checkpoints`."""
-    opened = incident.events()[0].summary
-    bad = max(pace.step - opened["onset"] + 1, 0)
+    opened = incident.opening().summary
+    rewound = incident.last("rewind")
+    trained = pace.step
+    if rewound is not None:
+        trained = rewound.summary["step"] + rewound.summary["steps_lost"]
+    bad = max(trained - opened["onset"] + 1, 0)
     target, lost = _target(incident, run, checkpoints, opened["onset"], pace.step)
     return Situation(
         id=incident.id,
@@ -79,10 +84,8 @@ def situation(
         bad_steps=bad,
         rewind_to=target,
         rewind_steps=lost,
-        waiting=f"{bad} steps have been trained since the onset"
-        + _cost(bad, pace)
-        + "; every step more is lost as well if the run is rewound later",
-        rewinding="no checkpoint lies before the onset"
+        waiting=_waiting(bad, pace, rewound is not None),
+        rewinding="the run has no start to go back to"
         if target is None or lost is None
         else f"going back to step {target} repeats {lost} steps{_cost(lost, pace)}",
         next=next_command(incident, run),
@@ -97,6 +100,15 @@ def next_command(incident: Incident, run: Run) -> str:
     return f"shardward incident {step} {incident.id} --run {run.path}"
 
 
+def _waiting(bad: int, pace: Pace, rewound: bool) -> str:
+    if rewound:
+        return f"{bad} steps had been trained since the onset{_cost(bad, pace)} at the rewind"
+    return (
+        f"{bad} steps have been trained since the onset{_cost(bad, pace)}; every step more is "
+        "lost as well if the run is rewound later"
+    )
+
+
 def _target(
     incident: Incident,
     run: Run,
@@ -108,7 +120,13 @@ def _target(
     if done is not None:
         return done.summary["step"], done.summary["steps_lost"]
     try:
-        plan = plan_rewind(checkpoints, run.lineage(), onset=onset, head_step=head_step)
+        plan = plan_rewind(
+            checkpoints,
+            run.lineage(),
+            onset=onset,
+            head_step=head_step,
+            start=start_of(run),
+        )
     except IncidentError:
         return None, None
     return plan.checkpoint.step, plan.steps_lost

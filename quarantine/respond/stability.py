@@ -41,7 +41,7 @@ class Spike:
 def stability_log(run_path: Path) -> list[Spike]:
     """Return all incidents of a run by onset."""
     incidents = IncidentStore(run_path).all()
-    onsets = sorted(i.events()[0].summary["onset"] for i in incidents)
+    onsets = sorted(i.opening().summary["onset"] for i in incidents)
     rows = [_row(incident, onsets) for incident in incidents]
     return sorted(rows, key=lambda row: (row.onset, row.id))
 
@@ -73,7 +73,7 @@ def as_json(spikes: Sequence[Spike]) -> list[dict[str, Any]]:
 
 def _row(incident: Incident, onsets: Sequence[int]) -> Spike:
     events = incident.events()
-    opened = events[0].summary
+    opened = incident.opening().summary
     last = {event.act: event.summary for event in events}
     later = [onset for onset in onsets if onset > opened["onset"]]
     rewound, skipped = last.get("rewind", {}), last.get("skip", {})

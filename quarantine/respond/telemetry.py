@@ -39,10 +39,31 @@ def ledger_series(
 
 
 def by_step(series: Mapping[str, Series]) -> dict[str, dict[int, float]]:
-    """Return the values of each signal by step; of a step logged twice, the later value."""
+    """Return the values of each signal by step, without what the log itself superseded.
+
+    Where a log steps back to step s, the run was rewound: its earlier rows from s on are of a
+    branch that was left.
+    """
+    found: dict[str, dict[int, float]] = {}
+    for name, each in series.items():
+        values: dict[int, float] = {}
+        for step, value in zip(each.steps.tolist(), each.values.tolist(), strict=True):
+            while values and next(reversed(values)) >= step:
+                values.popitem()
+            values[step] = value
+        found[name] = values
+    return found
+
+
+def standing(series: Mapping[str, Series]) -> dict[str, Series]:
+    """Return the series of a log without the rows that it superseded; see `by_step`."""
     return {
-        name: dict(zip(each.steps.tolist(), each.values.tolist(), strict=True))
-        for name, each in series.items()
+        name: Series(
+            name=name,
+            steps=np.fromiter(values.keys(), np.int64, len(values)),
+            values=np.fromiter(values.values(), np.float64, len(values)),
+        )
+        for name, values in by_step(series).items()
     }
 
 
@@ -80,7 +101,7 @@ def panel_pictures(
 
 def event_of(incident: Incident) -> Event:
     """Return the monitor's event that opened the incident, as far as it was stored."""
-    opened = incident.events()[0]
+    opened = incident.opening()
     stored: dict[str, Any] = incident.evidence(opened, "event")
     kind = opened.summary["kind"]
     return Event(

@@ -96,13 +96,18 @@ class WatchPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchResult:
-    """`verdict` is clear, recurrence or running; `strikes` are (step, signal, value)."""
+    """`verdict` is clear, recurrence or running; `strikes` are (step, signal, value).
+
+    A recurrence has an `onset` and the step at which it was `detected`.
+    """
 
     verdict: str
     seen_to: int
     strikes: tuple[tuple[int, str, float], ...]
     levels: Mapping[str, float]
     reason: str
+    onset: int | None = None
+    detected: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as a JSON object; values that are not finite become strings."""
@@ -166,55 +171,107 @@ def generate_watch_plan(
 def evaluate_watch(plan: WatchPlan, signals: Mapping[str, Series]) -> WatchResult:
     """Return how the watch stands, given each signal's values by step.
 
-    A value that is not finite is a strike. The verdict is `running` until every watched signal
-    has reached the last step.
+    A loss that is not finite is a strike; another signal that is not finite counts as not logged,
+    as in the monitor, since a loss scale that is searched for overflows. The verdict is `running`
+    until every watched signal was logged at or after the last step.
     """
-    strikes: list[tuple[int, str, float]] = []
-    levels: dict[str, float] = {}
-    seen, slowest = plan.last, ""
-    for threshold in plan.thresholds:
-        values = _inside(plan, signals.get(threshold.signal, {}))
-        over = [not math.isfinite(v) or v > threshold.ceiling for _, v in values]
-        strikes += [
-            (s, threshold.signal, v) for (s, v), bad in zip(values, over, strict=True) if bad
-        ]
-        reached = values[-1][0] if values else plan.first - 1
-        if reached < seen:
-            seen, slowest = reached, threshold.signal
-        tail = [v for _, v in values[-max(3, len(values) // 4) :] if math.isfinite(v)]
-        levels[threshold.signal] = median(tail) if tail else math.inf
-        if _in_a_row(over) >= plan.rollback_after:
-            return _result("recurrence", seen, strikes, levels, f"{threshold.signal} struck again")
-    if seen < plan.last:
-        reason = f"{slowest} was seen to step {seen} of {plan.last}"
-        return _result("running", seen, strikes, levels, reason)
-    high = [t.signal for t in plan.thresholds if levels[t.signal] > t.level]
+    judged = [_judge(plan, each, signals.get(each.signal, {})) for each in plan.thresholds]
+    strikes = tuple(strike for each in judged for strike in each.strikes)
+    levels = {each.signal: each.level for each in judged}
+    slowest = min(judged, key=lambda each: each.seen_to)
+
+    def result(verdict: str, reason: str, from_to: tuple[int, int] | None = None) -> WatchResult:
+        onset, detected = from_to or (None, None)
+        return WatchResult(
+            verdict=verdict,
+            seen_to=slowest.seen_to,
+            strikes=strikes,
+            levels=levels,
+            reason=reason,
+            onset=onset,
+            detected=detected,
+        )
+
+    struck = [each for each in judged if each.struck]
+    if struck:
+        first = min(struck, key=lambda each: each.struck or (0, 0))
+        return result("recurrence", f"{first.signal} struck again", first.struck)
+    if slowest.seen_to < plan.last:
+        reason = f"{slowest.signal} was seen to step {slowest.seen_to} of {plan.last}"
+        return result("running", reason)
+    if all(math.isnan(each.level) for each in judged):
+        named = ", ".join(levels)
+        return result("running", f"{named} was not logged in steps {plan.first} to {plan.last}")
+    high = [each for each in judged if each.high]
     if high:
-        reason = f"{', '.join(high)} did not come back to the trend before the onset"
-        return _result("recurrence", seen, strikes, levels, reason)
-    return _result("clear", seen, strikes, levels, "no recurrence, back on the trend")
+        named = ", ".join(each.signal for each in high)
+        reason = f"{named} did not come back to the trend before the onset"
+        return result("recurrence", reason, min(each.high or (0, 0) for each in high))
+    return result("clear", "no recurrence, back on the trend")
 
 
-def _result(
-    verdict: str,
-    seen: int,
-    strikes: Sequence[tuple[int, str, float]],
-    levels: Mapping[str, float],
-    reason: str,
-) -> WatchResult:
-    return WatchResult(
-        verdict=verdict, seen_to=seen, strikes=tuple(strikes), levels=levels, reason=reason
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """One signal: `struck` and `high` are (onset, last step), None where it is not so."""
+
+    signal: str
+    strikes: tuple[tuple[int, str, float], ...]
+    level: float
+    seen_to: int
+    struck: tuple[int, int] | None
+    high: tuple[int, int] | None
+
+
+def _judge(plan: WatchPlan, threshold: Threshold, series: Series) -> _Judged:
+    name = threshold.signal
+    values = [
+        (s, v)
+        for s, v in sorted(series.items())
+        if plan.first <= s <= plan.last and (name == "loss" or math.isfinite(v))
+    ]
+    bad = [(s, v) for s, v in values if not (math.isfinite(v) and v <= threshold.ceiling)]
+    level = _level(values)
+    return _Judged(
+        signal=name,
+        strikes=tuple((s, name, v) for s, v in bad),
+        level=level,
+        # A log of every k-th step may have no row at the last step, but has one after it.
+        seen_to=min(max([plan.first - 1, *series]), plan.last),
+        struck=_in_a_row([s for s, _ in values], {s for s, _ in bad}, plan.rollback_after),
+        high=_high(values, threshold.level) if level > threshold.level else None,
     )
 
 
-def _inside(plan: WatchPlan, series: Series) -> list[tuple[int, float]]:
-    return sorted((s, v) for s, v in series.items() if plan.first <= s <= plan.last)
+def _level(values: Sequence[tuple[int, float]]) -> float:
+    """Return the median at the end; infinite if nothing there is finite, NaN without values."""
+    tail = [v for _, v in values[-_quarter(values) :] if math.isfinite(v)]
+    return median(tail) if tail else math.inf if values else math.nan
 
 
-def _in_a_row(over: Sequence[bool]) -> int:
-    """Return the longest run of True; logged points count, since logs may skip steps."""
-    best = run = 0
-    for bad in over:
-        run = run + 1 if bad else 0
-        best = max(best, run)
-    return best
+def _high(values: Sequence[tuple[int, float]], level: float) -> tuple[int, int]:
+    """Return where the signal last left the trend, in quarters from the end, and its last step."""
+    size = _quarter(values)
+    start = max(len(values) - size, 0)
+    while start > 0 and _level(values[max(start - size, 0) : start]) > level:
+        start = max(start - size, 0)
+    return values[start][0], values[-1][0]
+
+
+def _quarter(values: Sequence[tuple[int, float]]) -> int:
+    return max(3, len(values) // 4)
+
+
+def _in_a_row(steps: Sequence[int], bad: set[int], wanted: int) -> tuple[int, int] | None:
+    """Return (first, last) of the first `wanted` bad points in a row, as far as the row goes.
+
+    Logged points count, since logs may skip steps.
+    """
+    row: list[int] = []
+    for step in [*steps, None]:
+        if step in bad and step is not None:
+            row.append(step)
+        elif len(row) >= wanted:
+            return row[0], row[-1]
+        else:
+            row = []
+    return None

@@ -1,0 +1,95 @@
+"""The exits of the response and the way back in: dismiss, recover, not-data, escalate, reopen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...loader.errors import IncidentError
+from ...loader.files import exclusive_lock
+from .incident import check_steps, head_piece
+from .orders import LOCK, settle
+from .resume import Resume, read_resume
+
+if TYPE_CHECKING:
+    from ...loader.run import Run
+    from .incident import Event, Incident
+
+Json = Mapping[str, Any]
+
+
+def pending_orders(incident: Incident, run: Run) -> Resume | None:
+    """Return the orders that leaving the incident would make final, or None."""
+    orders = read_resume(run.path)
+    pending = orders is not None and not orders.ready and orders.incident == incident.id
+    return orders if pending else None
+
+
+def leave(
+    incident: Incident,
+    run: Run,
+    act: str,
+    *,
+    actor: str,
+    reason: str,
+    evidence: Json | None = None,
+) -> Event:
+    """Take a legal exit (dismiss, recover, not-data, escalate), with the reason.
+
+    If the run was rewound for the incident and no orders were given yet, the exit gives them: the
+    trainer's next start goes on from the checkpoint, and nothing more is skipped.
+    """
+    incident.check(act)
+    if not reason.strip():
+        raise IncidentError(f"{act} needs a reason")
+    with exclusive_lock(run.path / LOCK):
+        orders = settle(incident, run, reason=f"{act}: {reason}")
+        said: dict[str, Any] = {"reason": reason}
+        stored: dict[str, Any] = {"evidence": evidence} if evidence else {}
+        if orders is not None:
+            said |= {
+                "orders": orders.id,
+                "step": orders.checkpoint.step,
+                "revision": orders.cursor.revision,
+            }
+            stored["orders"] = orders.to_json()
+        return incident.record(act, actor=actor, summary=said, evidence=stored)
+
+
+def reopen(
+    incident: Incident,
+    *,
+    actor: str,
+    reason: str,
+    onset: int | None = None,
+    detected: int | None = None,
+) -> Event:
+    """Start another round, about the same spike or about one from step `onset` of the run.
+
+    Raises:
+        IncidentError: the incident cannot be reopened, there is no reason, or the steps do not
+            fit.
+    """
+    incident.check("reopen")
+    if not reason.strip():
+        raise IncidentError("reopen needs a reason")
+    if onset is None and detected is not None:
+        raise IncidentError("a detection needs the onset it belongs to; name both")
+    return _reopen(incident, actor, reason, onset=onset, detected=detected)
+
+
+def _reopen(
+    incident: Incident, actor: str, reason: str, *, onset: int | None, detected: int | None
+) -> Event:
+    if onset is None:
+        return incident.record("reopen", actor=actor, summary={"reason": reason})
+    check_steps(onset, detected := onset if detected is None else detected)
+    where = {
+        "kind": incident.opening().summary["kind"],
+        "onset": onset,
+        "detected": detected,
+        "piece": head_piece(incident.run_path),
+    }
+    return incident.record(
+        "reopen", actor=actor, summary={"reason": reason, **where}, evidence={"event": {}}
+    )
