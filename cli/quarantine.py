@@ -19,7 +19,7 @@ from ..quarantine.respond.listing import excluded_rows
 from ..quarantine.respond.on_branch import source_of_steps
 from ..quarantine.respond.revisions import decision_anchors
 from ..quarantine.respond.scopes import Scope
-from ..quarantine.respond.selection import Selection, parse_steps, select
+from ..quarantine.respond.selection import Selection, action_for, parse_steps, select
 from ..quarantine.respond.status import Decision, active_skips, status_of
 from .output import (
     acts,

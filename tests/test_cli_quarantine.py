@@ -106,10 +106,21 @@ def test_why_a_document_is_out_is_explained_with_its_whole_trail(desk: Desk) -> 
     assert "is released by decision 2" in desk.type("why", "25").output
 
 
-def test_skipped_positions_are_listed(desk: Desk) -> None:
-    desk.json("add", "--positions", "0:40-50", "--as", "skip", "--reason", "spike", "--yes")
+@pytest.mark.parametrize("how", [(), ("--as", "skip")])
+def test_skipped_positions_are_listed(desk: Desk, how: tuple[str, ...]) -> None:
+    desk.json("add", "--positions", "0:40-50", *how, "--reason", "spike", "--yes")
 
     assert [(s["start"], s["end"]) for s in desk.json("list")["skips"]] == [(40, 50)]
+
+
+@pytest.mark.parametrize("action", ["quarantine", "condemn", "suspect"])
+def test_what_is_about_documents_is_not_done_to_positions(desk: Desk, action: str) -> None:
+    result = desk.type(
+        "add", "--positions", "0:40-50", "--as", action, "--reason", "spike", "--yes"
+    )
+
+    assert (result.exit_code, "say --as skip" in result.stderr) == (2, True), result.stderr
+    assert desk.log.entries() == []
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,24 @@ def select(
     return _steps(selection.steps or "", ledger)
 
 
+def action_for(selection: Selection, asked: str | None) -> str:
+    """Return what to do with what was named: positions are skipped, all else is quarantined.
+
+    Raises:
+        UsageError: positions shall be quarantined, condemned or suspected. No document would be
+            left out: a position is a sample, which may hold pieces of several documents.
+    """
+    if selection.positions is None:
+        return asked or "quarantine"
+    if asked not in (None, "skip"):
+        raise UsageError(
+            f"positions cannot be put under {asked}, which is about documents; say --as skip to "
+            "pass over them once, or name the documents: --doc, --steps, or ledger steps to find "
+            "them"
+        )
+    return "skip"
+
+
 def parse_positions(text: str, plan_id: str) -> PositionRange:
     """Return the range "EPOCH:START-END" names; UsageError when it is malformed."""
     epoch, _, rest = text.rpartition(":")
