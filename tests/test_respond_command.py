@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from shardward.loader.errors import FormatError, UsageError
+from shardward.quarantine.respond import command as module
 from shardward.quarantine.respond.command import (
     Spec,
     TrainerFailed,
@@ -69,6 +73,60 @@ def test_a_trainer_that_never_ends_is_stopped(tmp_path: Path) -> None:
         run_command(
             script(tmp_path, "import time; time.sleep(60)"), SPEC, tmp_path / "w", timeout=0.3
         )
+
+
+WORKER = """
+import fcntl, os, signal, time
+if os.fork() == 0:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    held = open('held', 'w')
+    fcntl.flock(held, fcntl.LOCK_EX)
+    open('started', 'w').close()
+    time.sleep(60)
+while not os.path.exists('started'):
+    time.sleep(0.01)
+open(sys.argv[2] + '.ready', 'w').close()
+time.sleep(60)
+"""
+
+
+def assert_let_go(path: Path) -> None:
+    """Wait until nobody holds the lock on `path`; an assertion after ten seconds."""
+    with path.open() as handle:
+        for _ in range(200):
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(0.05)
+            else:
+                return
+    raise AssertionError(f"a worker still holds {path}")
+
+
+def test_the_workers_of_a_stopped_trainer_are_stopped_too(tmp_path: Path) -> None:
+    with pytest.raises(TrainerFailed, match=r"ran past 1\.5 s"):
+        run_command(script(tmp_path, WORKER), SPEC, tmp_path / "w", timeout=1.5)
+
+    assert_let_go(tmp_path / "w" / "held")
+
+
+def test_the_workers_of_an_interrupted_trainer_are_stopped_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait = module.subprocess.Popen.wait
+
+    def interrupted(process: Any, timeout: float | None = None) -> int:
+        if timeout is None and not (tmp_path / "w" / "metrics.jsonl.ready").exists():
+            while not (tmp_path / "w" / "metrics.jsonl.ready").exists():
+                time.sleep(0.01)
+            raise KeyboardInterrupt
+        return wait(process, timeout)
+
+    monkeypatch.setattr(module.subprocess.Popen, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_command(script(tmp_path, WORKER), SPEC, tmp_path / "w")
+
+    assert_let_go(tmp_path / "w" / "held")
 
 
 def test_a_trainer_without_metrics_is_told(tmp_path: Path) -> None:

@@ -6,12 +6,15 @@ JSON object a step). It may take as long as its time limit; what it wrote by the
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
 import subprocess
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
@@ -24,6 +27,8 @@ from ..diagnose.signals import read_series
 KINDS = ("replay", "skip", "hold", "resume", "eval")
 SPEC, METRICS, OUTPUT = "spec.json", "metrics.jsonl", "output.log"
 MOST_TAIL = 2000
+GRACE = 5.0
+"""Seconds between asking a command to end and making it."""
 
 
 class TrainerFailed(ShardwardError):
@@ -136,26 +141,51 @@ def run_command(
     write_atomic(home / SPEC, canonical_json(spec.to_json()))
     words = command_line(template, home / SPEC, metrics)
     with (home / OUTPUT).open("wb") as output:
-        try:
-            done = subprocess.run(
-                words, cwd=home, stdout=output, stderr=subprocess.STDOUT, timeout=timeout,
-                check=False, stdin=subprocess.DEVNULL,
-            )  # fmt: skip
-        except OSError as error:
-            raise TrainerFailed(
-                f"{words[0]} could not be started ({error.strerror}); check the command"
-            ) from error
-        except subprocess.TimeoutExpired as error:
-            raise TrainerFailed(
-                f"{words[0]} ran past {timeout} s and was stopped; its output is {output.name}"
-            ) from error
-    if done.returncode:
-        raise TrainerFailed(
-            f"{words[0]} exited with {done.returncode}; the end of its output:\n{_tail(home)}"
-        )
+        code = _run(words, home, output, timeout)
+    if code:
+        raise TrainerFailed(f"{words[0]} exited with {code}; the end of its output:\n{_tail(home)}")
     if not metrics.exists():
         raise TrainerFailed(f"{words[0]} wrote no {metrics}; one JSON object a step is expected")
     return read_series(metrics)
+
+
+def _run(words: list[str], home: Path, output: BinaryIO, timeout: float | None) -> int:
+    """Run a command in a session of its own and return its exit code.
+
+    Whatever ends the wait early ends all that the command started, too: a launcher's workers
+    would keep the accelerators.
+    """
+    try:
+        process = subprocess.Popen(
+            words, cwd=home, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        raise TrainerFailed(
+            f"{words[0]} could not be started ({error.strerror}); check the command"
+        ) from error
+    try:
+        return process.wait(timeout)
+    except subprocess.TimeoutExpired as error:
+        raise TrainerFailed(
+            f"{words[0]} ran past {timeout} s and was stopped; its output is {output.name}"
+        ) from error
+    finally:
+        if process.returncode is None:
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ask the command's whole process group to end, then make it."""
+    try:
+        os.killpg(process.pid, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE)
+    finally:
+        # The group outlives its leader while a worker of it does.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def _tail(home: Path) -> str:
