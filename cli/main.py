@@ -63,7 +63,9 @@ class Families(click.Group):
 
 
 def _fail(ctx: click.Context, message: str, exit_code: int) -> NoReturn:
-    click.echo(f"error: {message}", err=True)
+    from .output import clean_lines  # noqa: PLC0415 (rich is slow, and most commands end well)
+
+    click.echo(f"error: {clean_lines(message)}", err=True)
     ctx.exit(exit_code)
 
 

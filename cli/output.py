@@ -25,6 +25,9 @@ SCHEMA_VERSION = 1
 PIPE_WIDTH = 120
 """Columns of a table when stdout is not a terminal and COLUMNS is not set."""
 
+MOST_MESSAGE = 4000
+"""Characters of one line of a message."""
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -111,6 +114,14 @@ def clean(text: str, *, limit: int = 80) -> str:
     )
 
 
+def clean_lines(text: str, *, limit: int = MOST_MESSAGE) -> str:
+    """Return `text` with its line ends, and every other character that does not print spelled out.
+
+    Messages quote file names and what other programs said; neither may steer the terminal.
+    """
+    return "\n".join(clean(line, limit=limit) for line in text.split("\n"))
+
+
 @contextmanager
 def progress(description: str, total: int | None = None) -> Iterator[Advance]:
     """Show work on stderr while the block runs: a bar on a terminal, else a line now and then.
@@ -142,7 +153,7 @@ def _bar(description: str, total: int | None) -> Iterator[Advance]:
         def advance(n: int = 1, note: str = "") -> None:
             bar.advance(task, n)
             if note:
-                bar.update(task, note=note)
+                bar.update(task, note=clean(note))
 
         yield advance
 
@@ -157,15 +168,15 @@ def _lines(description: str, total: int | None, every: float = 5.0) -> Iterator[
         done += n
         if time.monotonic() - last >= every:
             last = time.monotonic()
-            click.echo(f"{description}: {done}/{total or '?'} {note}".rstrip(), err=True)
+            say(f"{description}: {done}/{total or '?'} {note}".rstrip())
 
     yield advance
-    click.echo(f"{description}: {done} done in {time.monotonic() - started:.1f} s", err=True)
+    say(f"{description}: {done} done in {time.monotonic() - started:.1f} s")
 
 
 def say(line: str) -> None:
     """Print one line about what happens on stderr."""
-    click.echo(line, err=True)
+    click.echo(clean_lines(line), err=True)
 
 
 def json_option(command: Command) -> Command:

@@ -51,6 +51,33 @@ def test_an_operating_system_error_names_the_file() -> None:
     assert (result.exit_code, result.stderr) == (1, "error: runs/a/run.json: permission denied\n")
 
 
+HOSTILE = "s\x1b]0;owned\x07\x1b[2J\u202e\r.parquet"
+
+
+@pytest.mark.parametrize(
+    "error", [ShardwardError(f"shard {HOSTILE} is missing"), PermissionError(13, "no", HOSTILE)]
+)
+def test_a_message_that_quotes_a_hostile_name_does_not_steer_the_terminal(
+    error: Exception,
+) -> None:
+    shown = run_raising(error).stderr
+
+    assert shown.removesuffix("\n").isprintable()
+    assert r"s\x1b]0;owned\x07\x1b[2J\u202e\r.parquet" in shown
+
+
+def test_a_message_of_several_lines_keeps_them() -> None:
+    assert run_raising(ShardwardError("the end:\none\n\x1b[1mtwo")).stderr == (
+        "error: the end:\none\n\\x1b[1mtwo\n"
+    )
+
+
+def test_a_notice_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    output.say(HOSTILE)
+
+    assert capsys.readouterr().err.removesuffix("\n").isprintable()
+
+
 def test_a_defect_is_not_disguised_as_an_expected_error() -> None:
     assert isinstance(run_raising(ZeroDivisionError()).exception, ZeroDivisionError)
 
