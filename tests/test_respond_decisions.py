@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from shardward.loader.errors import DecisionError, FormatError, IntegrityError, NotFound
 from shardward.quarantine.respond.decisions import DecisionConflict, DecisionLog
 from shardward.quarantine.respond.scopes import PositionRange, Scope
-from shardward.quarantine.respond.status import Decision
+from shardward.quarantine.respond.status import Decision, active_skips
 from shardward.schemas import load_schema
 
 
@@ -251,3 +251,29 @@ def test_decisions_about_another_corpus_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(DecisionError, match="corpus aa, this one is about bb"):
         DecisionLog(tmp_path, manifest="bb").append(decide("quarantine", 1))
+
+
+def window_skip(action: str = "skip") -> Decision:
+    span = PositionRange(plan_id="p", epoch=0, start=3, end=9)
+    scope = Scope(kind="positions", ranges=(span,))
+    return Decision(action=action, scope=scope, reason="r", actor="kim", incident="INC-0001")
+
+
+def test_a_decision_that_holds_is_not_made_twice(tmp_path: Path) -> None:
+    log = DecisionLog(tmp_path)
+    first = log.append_once(window_skip())
+
+    assert first is not None
+    assert log.append_once(window_skip()) is None
+    assert len(log.entries()) == 1
+
+
+@pytest.mark.parametrize("taken_back", [undo(1), window_skip("release")])
+def test_a_decision_that_was_taken_back_is_made_anew(tmp_path: Path, taken_back: Decision) -> None:
+    log = DecisionLog(tmp_path)
+    log.append_once(window_skip())
+    log.append(taken_back)
+
+    assert log.append_once(window_skip()) is not None
+    assert log.append_once(window_skip()) is None
+    assert [span.start for span, _ in active_skips(log.entries())] == [3]

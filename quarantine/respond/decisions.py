@@ -16,7 +16,7 @@ from ...loader.errors import DecisionError, FormatError, IntegrityError, NotFoun
 from ...loader.formats import canonical_json, sha256_hex
 from .chain import ChainFile, ChainHead, ChainState, clock_jumps
 from .scopes import Scope
-from .status import Decision, Entry, overlapping
+from .status import Decision, Entry, live_entries, overlapping
 
 LOG_NAME = "decisions.log"
 
@@ -94,6 +94,26 @@ class DecisionLog:
             return _line(decision, self.manifest, now or datetime.now(UTC))
 
         return _entry(self._chain.append(build), self.path)
+
+    def append_once(self, decision: Decision) -> Entry | None:
+        """Add `decision` unless its incident decided the very same already and it still holds.
+
+        What was undone, or decided about otherwise since, is decided anew; None when it holds.
+
+        Raises:
+            NotFound: as `append`.
+        """
+        live = live_entries(self.entries())
+        for index, entry in enumerate(live):
+            known = entry.decision
+            same = (known.action, known.scope, known.incident) == (
+                decision.action,
+                decision.scope,
+                decision.incident,
+            )
+            if same and not overlapping(live[index + 1 :], decision.scope):
+                return None
+        return self.append(decision)
 
     def append_after(self, decision: Decision, *, seen: ChainHead | None = None) -> Appended:
         """Add `decision`, taking note of what others decided since `seen`, however often."""
