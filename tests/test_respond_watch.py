@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from helpers_respond import losses
 
 from shardward.loader.errors import IncidentError
+from shardward.quarantine.diagnose.series import Series
+from shardward.quarantine.respond.telemetry import by_step
 from shardward.quarantine.respond.watchplan import (
     Threshold,
     WatchPlan,
@@ -53,6 +56,66 @@ def test_a_loss_that_is_not_finite_is_a_strike() -> None:
 
     assert result.verdict == "recurrence"
     assert result.to_json()["strikes"][0]["value"] == "nan"
+
+
+BOTH = generate_watch_plan(
+    {"loss": losses(1, 60), "grad_norm": losses(1, 60, level=1.0)}, resume_step=100, length=40
+)
+
+
+def test_a_gradient_norm_that_overflows_counts_as_not_logged_as_in_the_monitor() -> None:
+    norms = {**losses(101, 140, level=1.0), 110: math.inf, 111: math.nan, 140: math.inf}
+
+    result = evaluate_watch(BOTH, {"loss": losses(101, 140, level=2.9), "grad_norm": norms})
+
+    assert (result.verdict, result.strikes) == ("clear", ())
+
+
+@pytest.mark.parametrize("every", [7, 10, 16])
+def test_a_log_of_every_kth_step_ends_the_watch_at_its_first_row_after(every: int) -> None:
+    values = {step: v for step, v in losses(90, 160, level=2.9).items() if step % every == 0}
+
+    assert evaluate_watch(PLAN, {"loss": values}).verdict == "clear"
+    inside = {step: v for step, v in values.items() if step < 140}
+    assert evaluate_watch(PLAN, {"loss": inside}).verdict == "running"
+
+
+def test_a_signal_that_is_logged_more_rarely_than_the_watch_is_long_is_not_judged() -> None:
+    signals = {"loss": losses(101, 200, level=2.9), "grad_norm": {100: 1.0, 200: 9.0}}
+
+    assert evaluate_watch(BOTH, signals).verdict == "clear"
+
+
+def test_a_watch_that_saw_nothing_at_all_says_so() -> None:
+    result = evaluate_watch(PLAN, {"loss": {100: 2.9, 200: 2.9}})
+
+    assert (result.verdict, result.reason) == ("running", "loss was not logged in steps 101 to 140")
+
+
+def test_a_recurrence_names_its_first_and_last_step() -> None:
+    values = {**losses(101, 140, level=2.9), 105: 9.0, 110: 7.0, 111: 6.0, 112: 6.0}
+
+    result = evaluate_watch(PLAN, {"loss": values})
+
+    assert (result.onset, result.detected) == (110, 112)
+
+
+def test_a_level_that_rose_late_is_dated_to_where_it_left_the_trend() -> None:
+    high = PLAN.thresholds[0].level + 0.02
+    values = {**losses(101, 120, level=2.9), **dict.fromkeys(range(121, 141), high)}
+
+    result = evaluate_watch(PLAN, {"loss": values})
+
+    assert (result.verdict, result.onset, result.detected) == ("recurrence", 121, 140)
+
+
+def test_rows_that_a_log_superseded_by_stepping_back_are_left_out() -> None:
+    steps = np.array([*range(1, 71), *range(51, 58)])
+    values = np.where((steps >= 60) & (steps < 66), 9.0, 3.0)
+
+    found = by_step({"loss": Series(name="loss", steps=steps, values=values)})
+
+    assert found == {"loss": dict.fromkeys(range(1, 58), 3.0)}
 
 
 def test_a_loss_that_settles_above_the_trend_is_a_recurrence() -> None:

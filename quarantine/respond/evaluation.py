@@ -25,8 +25,8 @@ def evaluation_specs(run: Run, incident: Incident) -> dict[str, Spec]:
     Raises:
         IncidentError: the run has no checkpoint on one of the two sides.
     """
-    onset = incident.opening().summary["onset"]
-    spans = run.lineage()
+    opened = incident.opening().summary
+    onset, spans = opened["onset"], run.lineage(opened.get("piece"))
     known = [
         c
         for c in journalled_checkpoints(run)
