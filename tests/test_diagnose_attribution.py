@@ -95,6 +95,17 @@ def test_a_gradient_explosion_is_a_symptom_unless_a_layer_leads() -> None:
     assert first(replace(BARE, series=series, lead=lead)) == "gradient_explosion"
 
 
+def test_the_layer_that_the_monitor_saw_move_first_is_the_lead() -> None:
+    moved = (("share/code", 590), ("update_ratio/blocks.3", 596), ("loss", 600))
+    after = (("loss", 600), ("update_ratio/blocks.3", 601))
+
+    lead = Evidence(event=an_event(moved=moved)).lead
+
+    assert lead == Lead(layer="blocks.3", signal="update_ratio", steps_ahead=4)
+    assert Evidence(event=an_event(moved=after)).lead is None
+    assert BARE.lead is None
+
+
 def test_logits_that_grew_are_named() -> None:
     grown = np.linspace(3, 60, 700)
     series = series_of({"attention_logit/blocks.0": grown})

@@ -11,6 +11,7 @@ from helpers_diagnose import Array, curve, gradients, pages, spiked, watch
 
 from shardward.quarantine.diagnose.config import MonitorConfig
 from shardward.quarantine.diagnose.events import Event
+from shardward.quarantine.diagnose.evidence import Evidence, Lead
 from shardward.quarantine.diagnose.monitor import Monitor
 
 TAIL = (1.0, 0.8, 0.6, 0.4, 0.3, 0.2, 0.1)
@@ -237,3 +238,19 @@ def test_a_loss_beyond_measure_is_not_finite(huge: float) -> None:
     (event,) = pages(watch(spiked(curve(1200), 1000, [huge])))
 
     assert event.kind == "nonfinite"
+
+
+def test_a_layer_that_moves_before_the_loss_leads_in_the_evidence_of_the_page() -> None:
+    loss = spiked(curve(1500), 1200, (1.0, 0.9, 0.8, 0.6, 0.4))
+    noise = np.random.default_rng(3).normal(0, 0.02, 1500)
+    monitor = Monitor()
+    for step, value in enumerate(loss.tolist(), start=1):
+        size = 1e-3 * (1 + float(noise[step - 1])) * (1000 if step >= 1195 else 1)
+        monitor.update(step, loss=value, **{"update_ratio/blocks.7": size})
+    (event,) = monitor.pages
+
+    assert event.onset == 1195
+    assert event.moved == (("update_ratio/blocks.7", 1195), ("loss", 1200))
+    assert Evidence(event=event).lead == Lead(
+        layer="blocks.7", signal="update_ratio", steps_ahead=5
+    )

@@ -30,7 +30,7 @@ class MonitorConfig:
     window: int = 128
     blip_z: float = 5.0
     persist: int = 4
-    false_page_rate: float = 2.5e-5
+    false_page_rate: float = 4e-5
     noise_floor: float = 0.004
     gradient_floor: float = 0.02
     gradient_jump: float = 10.0

@@ -32,6 +32,8 @@ class Event:
         baseline: The loss that the trend before the event predicted.
         signals: The signals that moved, the loss first.
         page: Whether a person is called.
+        moved: (signal, step) in the order in which they left their levels, the loss with its
+            own onset; empty where nothing but the loss was known.
         drift_since: First step of a slow climb that came before, which does not move the rewind.
         note: One plain sentence for the reader.
     """
@@ -47,6 +49,7 @@ class Event:
     baseline: float
     signals: tuple[str, ...] = ("loss",)
     page: bool
+    moved: tuple[tuple[str, int], ...] = ()
     drift_since: int | None = None
     note: str = ""
 
@@ -64,7 +67,8 @@ class Event:
 
     def to_state(self) -> dict[str, Any]:
         """Return every field, for `event_from_state`."""
-        return asdict(self) | {"signals": list(self.signals)}
+        moved = [list(pair) for pair in self.moved]
+        return asdict(self) | {"signals": list(self.signals), "moved": moved}
 
     def to_json(self) -> dict[str, Any]:
         """Return the event as `monitor check --json` prints it; numbers that are not finite
@@ -88,7 +92,8 @@ class Event:
 
 def event_from_state(state: dict[str, Any]) -> Event:
     """Return the event that `Event.to_state` gave, also after a trip through JSON."""
-    return Event(**state | {"signals": tuple(state["signals"])})
+    moved = tuple((str(name), int(step)) for name, step in state["moved"])
+    return Event(**state | {"signals": tuple(state["signals"]), "moved": moved})
 
 
 def _finite(value: float) -> float | None:

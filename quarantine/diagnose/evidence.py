@@ -105,7 +105,8 @@ class Evidence:
         trials: Experiments made since.
         twins: Runs on the same or other data.
         hardware: Signs of faulty machines.
-        lead: The layer that moved first, when probes were on.
+        lead: The layer that moved before the loss, when probes were on; read from the event
+            where it is not given.
         earlier: Events of this run before this one.
     """
 
@@ -119,6 +120,24 @@ class Evidence:
     hardware: tuple[HardwareSign, ...] = ()
     lead: Lead | None = None
     earlier: tuple[Event, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.lead is None:
+            object.__setattr__(self, "lead", lead_of(self.event))
+
+
+# Signals of a layer, "signal/LAYER"; shares and losses of a source look alike and are none.
+LAYERED = ("grad_norm", "update_ratio", "attention_logit", "activation")
+
+
+def lead_of(event: Event) -> Lead | None:
+    """Return the layer that left its level before the loss did, as the monitor saw it."""
+    loss = dict(event.moved).get("loss", event.onset)
+    for name, step in event.moved:
+        signal, _, layer = name.partition("/")
+        if signal in LAYERED and layer and step < loss:
+            return Lead(layer=layer, signal=signal, steps_ahead=loss - step)
+    return None
 
 
 _CHANGES: Mapping[str, ChangeKind] = {

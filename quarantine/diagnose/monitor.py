@@ -18,11 +18,12 @@ from .divergence import Climb, ClimbRule
 from .events import Event, Kind, event_from_state
 from .extras import Extras
 from .numerics import FiniteRule, ScaleRule, is_finite
+from .repeats import Repeats
 from .series import Series, rows_of
 from .spikes import HISTORY, SpikeRule
 
 LOSS = "loss"
-STATE_VERSION = 1
+STATE_VERSION = 2
 STEPS_BACK = "the log steps back"
 # A divergence has ended when this share of its height is left.
 REMAINS = 0.1
@@ -59,6 +60,7 @@ class Monitor:
         self._scale = ScaleRule()
         self._context = Context()
         self._extras = Extras()
+        self._repeats = Repeats()
         self._classic = DualAverage(warmup=self.config.warmup_steps)
         self._diverged: int | None = None
         self._last_step: int | None = None
@@ -159,7 +161,7 @@ class Monitor:
         changed = [self._explained(event) for event in changed]
         if settling is not None:
             changed += self._settle(settling, step, loss, None)
-        return changed + self._slow(step, loss) + self._recovered(step)
+        return changed + self._slow(step, loss) + self._unmuted(step) + self._recovered(step)
 
     def _settle(
         self, settling: Settling, step: int, loss: float, gradient: float | None
@@ -185,7 +187,20 @@ class Monitor:
         climb = self._climb.update(step, loss)
         if climb is None or self._rule.recovery is not None or self._diverged is not None:
             return []
-        return [self._climbed(step, loss, climb)]
+        return [self._repeats.judge(self._climbed(step, loss, climb), {})]
+
+    def _unmuted(self, step: int) -> list[Event]:
+        """Page for an event that was taken for a known pattern, and has left it."""
+        self._repeats.follow(self._climb.level)
+        event = self._records.get(self._repeats.muted or 0)
+        if event is None or not self._repeats.broken(event, step, self._climb.level):
+            return []
+        note = "it began as the pattern before, and has gone beyond it"
+        page = event.changed(page=True, detected=step, note=note)
+        following = self._rule.recovery
+        if following is not None and following.event.number == page.number:
+            following.event = page
+        return [page]
 
     def _recovered(self, step: int) -> list[Event]:
         """End the divergence that stands, once the smoothed loss is back."""
@@ -214,9 +229,11 @@ class Monitor:
         if following is None or event is not following.event:
             return event
         moved = self._extras.moved(event.onset - HISTORY * self._rule.spacing())
+        event = self._repeats.judge(event, moved)
         following.event = event.changed(
             onset=min([event.onset, *moved.values()]),
             signals=(*event.signals, *(name for name in moved if name not in event.signals)),
+            moved=tuple(sorted([*moved.items(), (LOSS, event.onset)], key=lambda pair: pair[1])),
             drift_since=min(self._extras.drifting().values(), default=None),
             note=event.note + _moved_first(moved),
         )
@@ -295,6 +312,7 @@ class Monitor:
             "scale": self._scale.state_dict(),
             "context": self._context.state_dict(),
             "extras": self._extras.state_dict(),
+            "repeats": self._repeats.state_dict(),
             "classic": self._classic.state_dict(),
             "count": self._count,
             "events": [event.to_state() for event in self.events],
@@ -320,6 +338,7 @@ class Monitor:
         self._scale.load_state_dict(state["scale"])
         self._context.load_state_dict(state["context"])
         self._extras.load_state_dict(state["extras"])
+        self._repeats.load_state_dict(state["repeats"])
         self._classic.load_state_dict(state["classic"])
         events = [event_from_state(event) for event in state["events"]]
         self._count, self._records = state["count"], {event.number: event for event in events}

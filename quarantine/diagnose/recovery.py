@@ -16,7 +16,6 @@ from .yardstick import Point, Yardstick
 
 CALM_Z = 2.5
 CALM_POINTS = 3
-LEAST_PEAK = 4.0
 # A relapse is a rise after at least half of the first rise has healed.
 HEALED = 0.5
 
@@ -53,10 +52,8 @@ class Recovery:
         yardstick.restart(list(self._lasting))
         self.open = False
         lasted = self._lasting[-1][0] - self.event.onset
-        self.event = self.event.changed(
-            kind="divergence",
-            note=f"no recovery for {lasted} steps; later events are judged from the new level",
-        )
+        note = f"no recovery for {lasted} steps, later events are judged from the new level"
+        self.event = self.event.changed(kind="divergence", note=f"{self.event.note}; {note}")
         return self.event
 
     def _heal(self, yardstick: Yardstick) -> Event:
@@ -90,7 +87,7 @@ class Recovery:
             for z, before in zip(risen, [0.0, *risen[:-1]], strict=True)
         ]
         surprises = [yardstick.tail.surprise(each) for each in news]
-        return max(risen) > LEAST_PEAK and yardstick.surprising(surprises)
+        return yardstick.surprising(surprises, max(risen))
 
     def _newest(self) -> list[tuple[int, float]]:
         return list(self._lasting)[-self._config.persist :]

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from .evidence import Change, Evidence
+from .repeats import regular_gap
 from .rules import Rule, Voice, last_step, level_before, say
 from .series import Series
 
 NEAR_STEPS = 10
 RATE_TOLERANCE = 0.02
-REGULAR_EVENTS = 3
-REGULARITY = 0.1
 LEAST_RATIO = 0.05
 RATIO_STEPS = 24
 STILL_NORM = 1.3
@@ -131,13 +130,10 @@ def _largest_share_move(evidence: Evidence) -> tuple[str, float, float] | None:
 
 def ordering(evidence: Evidence) -> Iterator[Voice]:
     """Speak of rises that come as regularly as sources that follow each other."""
-    onsets = sorted({*(event.onset for event in evidence.earlier if event.page)})
-    gaps = np.diff([*onsets, evidence.event.onset])
-    if len(gaps) < REGULAR_EVENTS or gaps[-REGULAR_EVENTS:].min() <= 0:
-        return
-    recent = gaps[-REGULAR_EVENTS:]
-    if float(recent.std() / recent.mean()) < REGULARITY:
-        text = f"rises come every {recent.mean():.0f} steps, as from sources read in order"
+    rises = (event for event in evidence.earlier if event.kind in ("spike", "divergence"))
+    period = regular_gap([*sorted({event.onset for event in rises}), evidence.event.onset])
+    if period is not None:
+        text = f"rises come every {period:.0f} steps, as from sources read in order"
         yield say("mix_change", 4.5, text)
         yield say("learning_rate", -2.0, text)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from .config import MonitorConfig
 from .events import Event, event_from_state
-from .recovery import CALM_Z, LEAST_PEAK, Recovery
+from .recovery import CALM_Z, Recovery
 from .yardstick import Point, Yardstick
 
 HISTORY = 24
@@ -81,9 +81,8 @@ class SpikeRule:
 
     def _persists(self) -> bool:
         points = list(self._recent)[-min(self._fresh, self.config.persist) :]
-        return max(point.z for point in points) > LEAST_PEAK and self.yardstick.surprising(
-            [point.surprise for point in points]
-        )
+        tallest = max(point.z for point in points)
+        return self.yardstick.surprising([point.surprise for point in points], tallest)
 
     def _agrees(self, point: Point) -> bool:
         return (

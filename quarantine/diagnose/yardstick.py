@@ -12,6 +12,15 @@ from .config import MonitorConfig
 from .memory import Memory
 from .tail import Tail, surprise_needed
 
+# Several points page only if one of them is taller than this; up to the clear height they need
+# stronger evidence, since moderate noise can add up where no point stands out.
+LEAST_PEAK = 4.0
+CLEAR_PEAK = 5.0
+STRICTER = 4.0
+# Where neighbours hang together a window holds few independent points and understates the noise,
+# so both heights rise, by up to this at a correlation of one.
+TALLER = 3.5
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
@@ -57,10 +66,10 @@ class Yardstick:
         self.tail = Tail()
         self.memory = Memory()
         self.largest_gradient_z = 0.0
-        self._needed = {
-            count: surprise_needed(config.false_page_rate, count)
-            for count in range(3, config.persist + 1)
-        }
+        counts = range(3, config.persist + 1)
+        rate = config.false_page_rate
+        self._needed = {count: surprise_needed(rate, count) for count in counts}
+        self._needed_low = {count: surprise_needed(rate / STRICTER, count) for count in counts}
 
     @property
     def ready(self) -> bool:
@@ -83,12 +92,19 @@ class Yardstick:
             surprise=self.tail.surprise(news),
         )
 
-    def surprising(self, surprises: Sequence[float]) -> bool:
-        """Whether the last three or more of `surprises` add up to more than noise would give."""
+    def surprising(self, surprises: Sequence[float], tallest: float) -> bool:
+        """Whether the last three or more of `surprises` add up to more than noise would give.
+
+        `tallest` is the largest deviation among them.
+        """
+        tallest -= TALLER * self.memory.correlation**4
+        if tallest <= LEAST_PEAK:
+            return False
+        needed = self._needed if tallest > CLEAR_PEAK else self._needed_low
         total = 0.0
         for count, surprise in enumerate(reversed(surprises), start=1):
             total += surprise
-            if count in self._needed and total > self._needed[count]:
+            if count in needed and total > needed[count]:
                 return True
         return False
 
