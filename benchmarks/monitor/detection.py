@@ -3,8 +3,9 @@
     python benchmarks/monitor/detection.py CURVES [--trials 100] [--plot power.png]
 
 CURVES is a folder of logs with labels.json. Prints one JSON object a line: each rule on the
-curves; the power on spikes of real shapes put into clean real curves, by height; false pages on
-shuffled outlier noise; the cost of an observation.
+curves (the packages trainscope, losslint and trainpulse among them, where they are installed);
+the power on spikes of real shapes put into clean real curves, by height; false pages on shuffled
+outlier noise; the cost of an observation.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from packages import packages
 from peers import RULES, Array
 
 from shardward.quarantine.diagnose.events import Event
@@ -114,8 +116,11 @@ def on_curves(folder: Path) -> None:
     """Compare all rules on the labelled curves."""
     labels = json.loads((folder / "labels.json").read_text())
     logs = load(folder, labels)
-    rules = {"shardward": None, **RULES}
-    for name, rule in rules.items():
+    others = packages()
+    for name in (name for name, rule in others.items() if rule is None):
+        report(test="curves", rule=name, skipped="the package is not installed")
+    installed = {name: rule for name, rule in others.items() if rule is not None}
+    for name, rule in {"shardward": None, **RULES, **installed}.items():
         totals = {"events": 0, "found": 0, "clean": 0, "outliers": 0, "elsewhere": 0}
         delays: list[int] = []
         for log, series in logs.items():
