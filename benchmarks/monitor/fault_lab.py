@@ -1,11 +1,13 @@
 """A small torch model that is broken in twelve known ways, on the CPU.
 
-Each run is a pure function of (fault, seed): synthetic sources with their own bigrams, a
-decoder-only transformer, AdamW, probes on. The fault begins at step 140 of 220.
+Each run is a pure function of (fault, seed, strength): synthetic sources with their own bigrams,
+a decoder-only transformer, AdamW, probes on. The fault begins at step 140 of 220; strength 1 is
+what the rules of attribution were written on, 0.5 is half of it.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass, field
 
@@ -91,6 +93,7 @@ class Lab:
 
     fault: str
     seed: int
+    strength: float = 1.0
     rows: list[dict[str, float]] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
 
@@ -130,9 +133,10 @@ class Lab:
 
     def _mix(self, step: int) -> np.ndarray:
         if self.fault == "mixture" and step >= FAULT:
-            return np.array([0.05, 0.05, 0.9])
+            other = np.array([0.05, 0.05, 0.9])
+            return self.strength * other + (1 - self.strength) * np.array([0.5, 0.3, 0.2])
         if self.fault == "loader":
-            place = step - FAULT if step >= FAULT else step
+            place = step - FAULT + 60 * (1 - self.strength) if step >= FAULT else step
             late = min(place / 60, 1.0)
             return (1 - late) * np.array([0.9, 0.05, 0.05]) + late * np.array([0.05, 0.05, 0.9])
         return np.array([0.5, 0.3, 0.2])
@@ -140,15 +144,15 @@ class Lab:
     def _data(self, step: int) -> tuple[Tensor, np.ndarray]:
         tokens, sources = self._batch(self._mix(step))
         if self.fault == "junk" and FAULT <= step < FAULT + LASTS:
-            bad = self.random.random(ROWS) < 0.8
+            bad = self.random.random(ROWS) < 0.8 * self.strength
             noise = self.random.integers(0, VOCABULARY, (ROWS, LENGTH))
             tokens[torch.from_numpy(bad)] = torch.from_numpy(noise[bad])
         if self.fault == "repetition" and FAULT <= step < FAULT + LASTS:
-            for row in np.flatnonzero(self.random.random(ROWS) < 0.8):
+            for row in np.flatnonzero(self.random.random(ROWS) < 0.8 * self.strength):
                 pattern = self.random.integers(0, VOCABULARY, 3)
                 tokens[row] = torch.from_numpy(np.tile(pattern, LENGTH // 3))
         if self.fault == "epsilon" and step >= FAULT:
-            tokens[:, ::3] = VOCABULARY - 1 - step % RARE
+            tokens[:, :: round(3 / self.strength)] = VOCABULARY - 1 - step % RARE
         return tokens, sources
 
     def _break(self, step: int) -> None:
@@ -159,10 +163,11 @@ class Lab:
         if self.fault == "rate":
             self.optimizer.param_groups[0]["lr"] = self._rate(step)
         elif self.fault == "attention":
-            self._scale_queries(1.35 if step < FAULT + 20 else 1.0)
+            self._scale_queries(1 + 0.35 * self.strength if step < FAULT + 20 else 1.0)
         elif self.fault == "output":
             with torch.no_grad():
-                self.model.head.weight.mul_(1.25 if step < FAULT + 12 else 1.0)
+                factor = 1 + 0.25 * self.strength if step < FAULT + 12 else 1.0
+                self.model.head.weight.mul_(factor)
         elif self.fault == "epsilon" and first:
             self._forget_rare_moments()
         elif self.fault == "bitflip" and first:
@@ -175,8 +180,8 @@ class Lab:
     def _rate(self, step: int) -> float:
         """Return the planned learning rate: the fault "rate" plans a peak that is too high."""
         if self.fault == "rate" and step >= FAULT:
-            return RATE * 100
-        return 10 * RATE if self.fault == "moments" else RATE
+            return float(RATE * 100**self.strength)
+        return 10 * RATE * self.strength if self.fault == "moments" else RATE
 
     def _scale_queries(self, factor: float) -> None:
         with torch.no_grad():
@@ -195,7 +200,7 @@ class Lab:
         block = self.model.blocks[self.seed % 2]
         with torch.no_grad():
             flat = block.down.weight.view(-1)
-            flat[int(self.random.integers(flat.numel()))] *= -(2.0**12)
+            flat[int(self.random.integers(flat.numel()))] *= -(2.0 ** (12 * self.strength))
 
     def _resume(self, step: int) -> None:
         self.changes.append(Change(step=step, kind="resume"))
@@ -212,10 +217,23 @@ class Lab:
 
     def run(self) -> Record:
         """Train to the end, and return what was logged."""
-        for step in range(1, STEPS + 1):
+        self.train(STEPS)
+        return self._record()
+
+    def train(self, last: int) -> None:
+        """Train from where the run stands to step `last`."""
+        for step in range(len(self.rows) + 1, last + 1):
             self._break(step)
             self.rows.append(self._step(step))
-        return self._record()
+
+    def branch(self, fault: str, strength: float) -> Lab:
+        """Return a copy of this run as it stands before the fault, to be broken in its own way."""
+        other = Lab(fault, self.seed, strength)
+        other.model.load_state_dict(self.model.state_dict())
+        other.optimizer.load_state_dict(copy.deepcopy(self.optimizer.state_dict()))
+        other.random.bit_generator.state = self.random.bit_generator.state
+        other.rows = list(self.rows)
+        return other
 
     def _step(self, step: int) -> dict[str, float]:
         tokens, sources = self._data(step)
@@ -226,7 +244,7 @@ class Lab:
                 logits[:, :-1].transpose(1, 2), tokens[:, 1:], reduction="none"
             ).mean(1)
             loss = each.mean()
-            broken = self.fault == "overflow" and step >= FAULT + 6 and step % 2 == 0
+            broken = self._overflows(step)
             if broken:
                 loss = loss * math.inf
             self.optimizer.zero_grad()
@@ -236,6 +254,10 @@ class Lab:
             if not broken:
                 self.optimizer.step()
         return self._values(step, loss, each, sources, norm)
+
+    def _overflows(self, step: int) -> bool:
+        every = round(2 / self.strength)
+        return self.fault == "overflow" and step >= FAULT + 6 and step % every == 0
 
     def _values(
         self, step: int, loss: Tensor, each: Tensor, sources: np.ndarray, norm: float
@@ -258,7 +280,7 @@ class Lab:
         if self.fault == "scaled" and step >= FAULT:
             for name in ("loss", *(f"loss/{source}" for source in SOURCES)):
                 if name in values:
-                    values[name] *= 1 / math.log(2)
+                    values[name] *= math.log(2) ** -self.strength
         return values
 
     def _record(self) -> Record:
