@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from shardward.loader.errors import IncidentError
 from shardward.quarantine.search.feature_names import Feature
 from shardward.quarantine.search.features import measure
-from shardward.quarantine.search.guilt import as_guilty, culprits, strengths
+from shardward.quarantine.search.guilt import KINDS_OF_JUNK, as_guilty, culprits, strengths
 from shardward.quarantine.search.hits import Hit, recall_at, recall_bins
 from shardward.quarantine.search.incident_window import (
     culprits as incident_culprits,
@@ -120,9 +120,37 @@ def test_guilt_needs_the_same_rule_broken_as_strongly() -> None:
 
     assert {culprit.doc for culprit in known} == {70}
     assert {culprit.family for culprit in known} == {"repetition"}
-    assert (as_guilty(values, known) >= 0).tolist() == [True, False, False, False, False]
+    near = np.zeros(len(texts), np.float32)
+    assert (as_guilty(values, known, near, 0.0) >= 0).tolist() == [True, *[False] * 4]
     binary = culprits(values[3:4], np.array([3]))
     assert [culprit.name for culprit in binary] == ["binary"]
+
+
+def test_a_table_unlike_the_culprits_in_all_else_is_no_relative_but_binary_data_is() -> None:
+    numbers = "\n".join(
+        f"{RNG.random():.4f},{RNG.random():.4f},{RNG.random():.4f}" for _ in range(90)
+    )
+    codes = "\n".join(f"0x{i:02X} LATIN LETTER NUMBER {i} # {i:04d} 77 {i}{i}" for i in range(90))
+    rows = index_chunk(chunk(numbers, numbers[:900], codes, RNG.randbytes(900).decode("latin-1")))
+    values = strengths(rows.vectors, rows.flags)
+    background = index_chunk(chunk(*(prose(RNG, 150) for _ in range(50)))).vectors
+    likeness = learn(rows.vectors[[0]], (0,), background, np.ones(50, bool))
+    distances = likeness.nearest(rows.vectors)
+
+    tables = culprits(values[:1], np.array([0]))
+    found = as_guilty(values, tables, distances, likeness.apart)
+    assert (values[2] > 0).any()
+    assert (found >= 0).tolist() == [True, True, False, False]
+    binary = culprits(values[3:], np.array([3]))
+    assert as_guilty(values[3:], binary, np.array([9.0], np.float32), 0.0).tolist() == [0]
+
+
+def test_only_kinds_that_mark_a_culprit_are_looked_for() -> None:
+    text = prose(RNG, 300).replace(" ", "ö ").encode().decode("cp1252") + "\ufffd" * 40
+    values = strengths(*(getattr(index_chunk(chunk(text)), n) for n in ("vectors", "flags")))
+    broken = {KINDS_OF_JUNK[place].name for place in np.flatnonzero(values[0])}
+
+    assert {culprit.name for culprit in culprits(values, np.array([0]))} < broken
 
 
 PARTLY = prose(RNG, 60) + " " + "round and round " * 12

@@ -26,8 +26,8 @@ from faults import KINDS
 
 from shardward.quarantine.search.columns import chunk_of, text_chunks
 from shardward.quarantine.search.features import measure
-from shardward.quarantine.search.guilt import as_guilty, culprits, strengths
-from shardward.quarantine.search.likeness import learn
+from shardward.quarantine.search.guilt import Culprit, as_guilty, culprits, strengths
+from shardward.quarantine.search.likeness import Likeness, learn
 from shardward.quarantine.search.rows import DECIDING, IndexRows, flags_of, index_chunk
 
 ALLOWED = 7e-4
@@ -113,6 +113,20 @@ def fault_rows(texts: list[str], others: list[str]) -> dict[str, IndexRows]:
     return made
 
 
+def junk_hits(
+    rows: IndexRows,
+    places: np.ndarray,
+    values: np.ndarray,
+    known: tuple[Culprit, ...],
+    like: Likeness,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return bool[P] twice: which of the rows at `places` are found, and which by likeness."""
+    vectors = rows.vectors[places]
+    guilty = as_guilty(values[places], known, like.nearest(vectors), like.apart) >= 0
+    near = like.distances(vectors).min(axis=1) <= like.threshold
+    return guilty | near, near
+
+
 def likeness_tables(
     rows: IndexRows, kinds: dict[str, IndexRows], clean: np.ndarray
 ) -> Iterator[dict[str, object]]:
@@ -128,22 +142,19 @@ def likeness_tables(
                 continue
             anchors = rng.choice(len(members), count, replace=False)
             rest = np.setdiff1d(np.arange(len(members)), anchors)
-            known = culprits(theirs[anchors], anchors.astype(np.int64))
+            guilty = anchors[theirs[anchors].any(axis=1)]
+            if not len(guilty):
+                continue
+            known = culprits(theirs[guilty], guilty.astype(np.int64))
             like = learn(
-                members.vectors[anchors],
-                tuple(anchors.tolist()),
-                rows.vectors[background],
-                innocent,
+                members.vectors[guilty], tuple(guilty.tolist()), rows.vectors[background], innocent
             )
-            found = (as_guilty(theirs[rest], known) >= 0) | (
-                like.distances(members.vectors[rest]).min(axis=1) <= like.threshold
-            )
-            near = like.distances(rows.vectors).min(axis=1) <= like.threshold
-            wrong = ((as_guilty(values, known) >= 0) | near) & clean
+            found, _ = junk_hits(members, rest, theirs, known, like)
+            wrong, near = junk_hits(rows, np.flatnonzero(clean), values, known, like)
             yield {
                 **row(f"junk search from {count}", name, int(found.sum()), len(rest)),
                 "clean_hits": int(wrong.sum()),
-                "clean_hits_by_likeness": int((near & clean).sum()),
+                "clean_hits_by_likeness": int(near.sum()),
                 "clean_share": round(float(wrong.sum() / clean.sum()), 6),
             }
 

@@ -1,7 +1,9 @@
 """Which kinds of junk a document is, and how strongly, read from its index row.
 
-Kinds are narrower than families where families are wide: a table of numbers is not like a text of
-digits. Binary data and repetition are one kind each, however their rules were broken.
+Kinds are rules, since families are wide: a table of numbers is not like a text of digits. Binary
+data is one kind, however its rules were broken. A document is as guilty as a culprit where it is of
+a kind that marks the culprit, about as strongly, and, but for the kinds of which hardly any clean
+text is, where its other features are not far from some culprit's.
 """
 
 from __future__ import annotations
@@ -14,13 +16,23 @@ from numpy.typing import NDArray
 from .rows import DECIDING
 from .vectors import restore
 
+GUILT_VERSION = 2
+"""Rises when the same index rows make another document guilty."""
 BINARY, REPETITION = "binary", "repetition"
-WHOLE_FAMILIES = (BINARY, REPETITION)
-"""In binary data every other measure is an accident, and in repetition most are: the first of
-these that a document is, it is alone."""
+ACCIDENTS = (BINARY, REPETITION)
+"""In binary data every measure of another family is an accident, and in repetition most are: a
+document of the first of these families is of no other."""
 AS_STRONG = {BINARY: 0.0, "encoded": 0.9, "numbers": 0.85}
 """Share of the weakest culprit's strength that makes a document as guilty, by family."""
 ELSE_AS_STRONG = 0.8
+MARKS = 0.5
+"""A kind marks a culprit that exceeds its line by half as much as any other line, or more."""
+CLEAR = (BINARY, "mojibake", "latin1-letters", "unlikely-characters")
+"""Kinds that suffice; of the others a document must also lie near a culprit."""
+NEAREST, FARTHEST = 0.9, 1.35
+REPETITION_NEAREST = 2.0
+SPREADS = 1.5
+"""How near: SPREADS times the culprits' own median distance, within NEAREST and FARTHEST."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,23 +45,18 @@ class Kind:
 
 
 def _kinds() -> tuple[Kind, ...]:
-    whole = [
-        Kind(
-            name=family,
-            family=family,
-            rules=tuple(i for i, rule in enumerate(DECIDING) if rule.family == family),
-        )
-        for family in WHOLE_FAMILIES
-    ]
+    binary = tuple(i for i, rule in enumerate(DECIDING) if rule.family == BINARY)
     single = [
         Kind(name=rule.name, family=rule.family, rules=(i,))
         for i, rule in enumerate(DECIDING)
-        if rule.family not in WHOLE_FAMILIES
+        if rule.family != BINARY
     ]
-    return (*whole, *single)
+    single.sort(key=lambda kind: kind.family != REPETITION)
+    return (Kind(name=BINARY, family=BINARY, rules=binary), *single)
 
 
 KINDS_OF_JUNK = _kinds()
+_LINES = np.array([min(DECIDING[bit].line for bit in kind.rules) for kind in KINDS_OF_JUNK])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +82,14 @@ class Culprit:
         """The strength from which another document is as guilty."""
         return AS_STRONG.get(self.family, ELSE_AS_STRONG) * self.strength
 
+    def within(self, spread: float) -> float:
+        """Return the distance from the nearest culprit up to which another document is alike."""
+        if self.name in CLEAR:
+            return float("inf")
+        if self.family == REPETITION:
+            return max(REPETITION_NEAREST, SPREADS * spread)
+        return min(max(NEAREST, SPREADS * spread), FARTHEST)
+
 
 def strengths(vectors: NDArray[np.uint8], flags: NDArray[np.uint32]) -> NDArray[np.float64]:
     """Return float64[N, K]: the largest value of the kind's broken rules, 0 if none was broken."""
@@ -85,13 +100,20 @@ def strengths(vectors: NDArray[np.uint8], flags: NDArray[np.uint32]) -> NDArray[
             fired = (flags >> np.uint32(bit)) & np.uint32(1) > 0
             value = np.maximum(DECIDING[bit].measure(features), 1e-9)
             found[:, place] = np.maximum(found[:, place], np.where(fired, value, 0.0))
-    for place in range(len(WHOLE_FAMILIES)):
-        found[np.flatnonzero(found[:, place]), place + 1 :] = 0.0
+    families = np.array([kind.family for kind in KINDS_OF_JUNK])
+    for family in ACCIDENTS:
+        guilty = found[:, families == family].any(axis=1)
+        found[np.ix_(guilty, families != family)] = 0.0
     return found
 
 
 def culprits(found: NDArray[np.float64], docs: NDArray[np.int64]) -> tuple[Culprit, ...]:
-    """Return the weakest culprit of each kind among `docs`; `found` comes from `strengths`."""
+    """Return the weakest culprit of each kind that marks some of `docs`.
+
+    `found` comes from `strengths`.
+    """
+    ratios = found / _LINES
+    found = np.where(ratios >= MARKS * ratios.max(axis=1, keepdims=True), found, 0.0)
     known = []
     for kind in np.flatnonzero(found.any(axis=0)).tolist():
         column = np.where(found[:, kind] > 0, found[:, kind], np.inf)
@@ -100,10 +122,19 @@ def culprits(found: NDArray[np.float64], docs: NDArray[np.int64]) -> tuple[Culpr
     return tuple(known)
 
 
-def as_guilty(found: NDArray[np.float64], known: tuple[Culprit, ...]) -> NDArray[np.int64]:
-    """Return int64[N]: the place in `known` of a culprit that the document equals, or -1."""
+def as_guilty(
+    found: NDArray[np.float64],
+    known: tuple[Culprit, ...],
+    distances: NDArray[np.float32],
+    spread: float,
+) -> NDArray[np.int64]:
+    """Return int64[N]: the place in `known` of a culprit that the document equals, or -1.
+
+    `distances` float32[N] are to the nearest culprit, `spread` is the culprits' own.
+    """
     match = np.full(len(found), -1, dtype=np.int64)
     for place in range(len(known) - 1, -1, -1):
         column = found[:, known[place].kind]
-        match[(column > 0) & (column >= known[place].needed)] = place
+        near = distances <= known[place].within(spread)
+        match[(column > 0) & (column >= known[place].needed) & near] = place
     return match

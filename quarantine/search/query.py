@@ -13,7 +13,7 @@ from ...loader.errors import UsageError
 from ...loader.formats import canonical_json, sha256_hex
 from .band_scan import ValueSet, value_set
 from .feature_names import FEATURES_VERSION
-from .guilt import Culprit, culprits, strengths
+from .guilt import GUILT_VERSION, Culprit, culprits, strengths
 from .hits import KINDS
 from .likeness import Likeness, learn
 from .near import least_matches
@@ -116,6 +116,7 @@ def _digest(
         "kinds": sorted(kinds),
         "scheme": asdict(current_scheme()),
         "features": FEATURES_VERSION,
+        "guilt": GUILT_VERSION,
         "detectors": {rule.name: [rule.version, rule.line] for rule in DECIDING},
     }
     return sha256_hex(canonical_json(question))

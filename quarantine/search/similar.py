@@ -2,7 +2,8 @@
 
 Near copies: candidates by 8-bit signatures, through LSH bands at high thresholds, each verified by
 exact Jaccard over its shingles. Exact copies: equal bytes. Junk: a rule of the culprits' own broken
-as strongly, or features near one of at most ten medoids of the culprits. Relatives of relatives are
+as strongly with other features not far from theirs, or all features near one of at most ten medoids
+of the culprits. Relatives of relatives are
 not followed. Shards with a sidecar are read from it; of the others the text is read.
 """
 
@@ -178,7 +179,14 @@ def _junk(rows: IndexRows, first: int, query: Query) -> Iterator[Hit]:
     if query.likeness is None or not len(rows):
         return
     values = strengths(rows.vectors, rows.flags)
-    guilty = as_guilty(values, query.culprits)
+    broken = np.flatnonzero(values.any(axis=1))
+    guilty = np.full(len(rows), -1, dtype=np.int64)
+    guilty[broken] = as_guilty(
+        values[broken],
+        query.culprits,
+        query.likeness.nearest(rows.vectors[broken]),
+        query.likeness.apart,
+    )
     distances = query.likeness.distances(rows.vectors)
     least = distances.min(axis=1)
     near = (least <= query.likeness.threshold) & (rows.hashes != _EMPTY).any(axis=1)
