@@ -76,7 +76,7 @@ class Incident:
         """Return the newest event that says where the spike is.
 
         That is `open`, or a `reopen` that named another onset; its summary has kind, onset,
-        detected and the branch piece that spiked (None where it is not known).
+        detected and, where it is known, the branch `piece` that spiked.
         """
         events = self.events()
         named = [e for e in events if e.act in ("open", "reopen") and "onset" in e.summary]
@@ -249,7 +249,7 @@ class IncidentStore:
                     "kind": kind,
                     "onset": onset,
                     "detected": detected,
-                    "piece": head_piece(self.run_path),
+                    **_where(self.run_path),
                     "earlier": [i.id for i in self.all() if i.id != incident.id][-MOST_LINKS:],
                 },
                 evidence={"event": dict(event or {}), "context": dict(context or {})},
@@ -299,6 +299,11 @@ def head_piece(run_path: Path) -> int | None:
     """Return the branch piece that the run's head stands in, or None before the first."""
     heads = read_heads(run_path / "head.log")
     return heads[-1].piece if heads else None
+
+
+def _where(run_path: Path) -> dict[str, int]:
+    piece = head_piece(run_path)
+    return {} if piece is None else {"piece": piece}
 
 
 def _number(name: str) -> int:
