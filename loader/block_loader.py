@@ -109,7 +109,12 @@ class BlockLoader:
             except UnreachableShard as error:
                 if time.monotonic() + pause > until or self._closed.wait(pause):
                     raise
-                LOG.warning("waiting for the store: %s", error)
+                LOG.warning(
+                    "waiting %.1f s for the store, %.0f s more at most: %s",
+                    pause,
+                    max(0.0, until - time.monotonic()),
+                    error,
+                )
                 pause = min(2 * pause, LONGEST_WAIT)
 
     def _give_up(self, block: int, error: CorruptBlock) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from .batch import Batch
 from .cursor import Cursor, Mode
+from .cursor_check import check_recorded
 from .errors import ShardwardError
 from .journal import JournalWriter
 from .manifest import Manifest
@@ -159,6 +160,7 @@ class ShardLoader:
         if self.run is None:
             return None
         source = self._source
+        check_recorded(self.run, loaded)
         piece = self.run.open_piece(
             cursor=loaded,
             topology=self.topology,

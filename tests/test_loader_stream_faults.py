@@ -207,3 +207,26 @@ def test_a_trainer_whose_run_was_rewound_under_it_is_told_at_its_next_checkpoint
         source.checkpoint(5)
 
     assert "checkpoint of step 5 of piece 1 will be refused" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "change", [{"position": 1}, {"step": 1}, {"epoch": 1, "position": 0}], ids=str
+)
+def test_a_cursor_that_the_record_contradicts_is_refused(
+    manifest: Manifest, tmp_path: Path, change: dict[str, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = manifest.plan(seed=8, seq_len=8, window_blocks=2)
+    run = Run.create(tmp_path / "run", plan=plan, manifest_path=manifest.path)
+    with loader(manifest, plan, run=run, epochs=3) as source:
+        for batch in source:
+            source.observe(batch.step)
+            if batch.step == 3:
+                good = source.state_dict()
+            if batch.step == 6:
+                break
+    edited = {**good, **{name: good[name] + by for name, by in change.items()}}
+
+    with pytest.raises(MismatchError, match=r"the run recorded epoch 0 position \d+ there"):
+        loader(manifest, plan, run=run, cursor=edited, epochs=3)
+    loader(manifest, plan, run=run, cursor=good, epochs=3).close()
+    assert not caplog.records

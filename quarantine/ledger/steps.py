@@ -10,13 +10,13 @@ import pyarrow as pa
 from ...loader.arrays import Int64Array, concatenate
 from ...loader.digest import add_digests
 from ...loader.errors import IntegrityError, NotFound
+from ...loader.journal_lookup import find_step
 from ...loader.lineage import Span, owner
 from ...loader.pieces import Piece
 from ...loader.records import RUNS, DeliveredRecord
 from ...loader.run import Run
 from .database import Database
 from .derive import Deriver
-from .journal_lookup import find_step
 from .views import View, condition, window
 
 STEP_DOCUMENTS = pa.schema(

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ...loader.journal import iter_journal
-from ...loader.journal_frame import Frame, Kind, scan
-from ...loader.records import DeliveredRecord, delivered
+from .journal import iter_journal
+from .journal_frame import Frame, Kind, scan
+from .records import DeliveredRecord, delivered
 
 NEAR = 1 << 20
 PROBE = 256 << 10
