@@ -205,6 +205,17 @@ def test_a_document_measures_the_same_alone_and_among_others() -> None:
         assert np.array_equal(alone.transitions[0], together.transitions[row])
 
 
+def test_a_close_family_stands_out_against_looser_copies_in_the_controls(tmp_path: Path) -> None:
+    rng = random.Random(8)
+    page = prose(rng, 300)
+    toxic = edited(rng, page, 0.06)
+    window = [edited(rng, toxic, 0.01) for _ in range(4)] + [prose(rng, 200) for _ in range(20)]
+    usual = [edited(rng, page, 0.06) for _ in range(16)] + [prose(rng, 200) for _ in range(60)]
+    suspects = triage(corpus(tmp_path, window + usual), range(24), range(24, 100))
+
+    assert {suspect.doc for suspect in suspects if suspect.verdict} == {0, 1, 2, 3}
+
+
 def test_triage_ranks_junk_and_copies_above_what_controls_show_too(tmp_path: Path) -> None:
     rng = random.Random(2)
     licence = prose(rng, 300)

@@ -10,7 +10,7 @@ import math
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,6 +34,8 @@ NEAR = 0.25
 EXCESS = 1.1
 TIMES = 2.0
 """Copies in a window cross the line at EXCESS more, and TIMES as many, as its controls expect."""
+LEVELS = (NEAR, 0.5, 0.75)
+"""Copies are counted from each of these on: a family stands out against looser copies of it."""
 HARMFUL_ALONE = ("binary", "repetition", "mojibake")
 """Families of which one document in a window is suspect; of the others it takes two."""
 COPY_DETECTOR = "copies"
@@ -116,31 +118,48 @@ def copies(
     for pair in pairs_within(chunk, threshold):
         neighbours[pair.left].append(pair)
         neighbours[pair.right].append(pair)
-    others = len(chunk) - window
+    levels = [level for level in LEVELS if level > threshold]
     found = []
     for row in sorted(row for row in neighbours if row < window):
-        inside = [pair for pair in neighbours[row] if pair.left < window and pair.right < window]
-        outside = len(neighbours[row]) - len(inside)
-        expected = outside * window / others if others else 0.0
-        if len(inside) > expected:
-            found.append(_copy_finding(row, inside, expected, docs, len(chunk.text(row))))
+        tallies = [
+            _Tally.of(neighbours[row], level, window, len(chunk)) for level in (threshold, *levels)
+        ]
+        best = max(tallies, key=lambda tally: tally.score)
+        if best.score > 0:
+            found.append(_copy_finding(row, best, docs, len(chunk.text(row))))
     return found
 
 
-def _copy_finding(
-    row: int, pairs: list[Pair], expected: float, docs: NDArray[np.int64], length: int
-) -> Finding:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tally:
+    """The copies of a document inside a window, and as many as its controls expect there."""
+
+    inside: tuple[Pair, ...]
+    expected: float
+    score: float
+
+    @classmethod
+    def of(cls, pairs: list[Pair], level: float, window: int, documents: int) -> _Tally:
+        """Return the tally of copies from `level` on; `window` of the `documents` are in it."""
+        near = [pair for pair in pairs if pair.score >= level]
+        inside = tuple(pair for pair in near if pair.left < window and pair.right < window)
+        outside = len(near) - len(inside)
+        expected = outside * window / (documents - window) if outside else 0.0
+        return cls(inside=inside, expected=expected, score=_copy_score(len(inside), expected))
+
+
+def _copy_finding(row: int, tally: _Tally, docs: NDArray[np.int64], length: int) -> Finding:
+    pairs, expected = tally.inside, tally.expected
     best = max(pairs, key=lambda pair: (pair.score, -pair.left - pair.right))
     other = int(docs[best.right if best.left == row else best.left])
-    score = _copy_score(len(pairs), expected)
     kind = "an exact" if best.exact else "a near"
     return Finding(
         doc=int(docs[row]),
         detector=COPY_DETECTOR,
-        version=1,
+        version=2,
         family="copies",
-        score=score,
-        verdict=score >= DECISIVE,
+        score=tally.score,
+        verdict=tally.score >= DECISIVE,
         reason=f"{kind} copy of document {other} (J {best.score:.2f}), one of {len(pairs) + 1} "
         f"in the window where the controls make {expected + 1:.1f} usual",
         spans=((0, length),),
@@ -151,6 +170,8 @@ def _copy_finding(
 def _copy_score(copies: int, expected: float) -> float:
     """Return 0.5 or more for at least EXCESS copies and TIMES as many as the controls expect."""
     excess = copies - expected
+    if excess <= 0:
+        return 0.0
     return min(excess / (excess + EXCESS), copies / (copies + TIMES * expected))
 
 
