@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from helpers_respond import make_corpus, make_run, text_of
 
 from shardward.cli.main import cli
+from shardward.quarantine.respond.incident import IncidentStore
 
 
 class Desk:
@@ -127,3 +128,69 @@ def test_another_corpus_is_refused(desk: Desk, tmp_path: Path) -> None:
 
     assert result.exit_code == 1
     assert "give the manifest that the run was made with" in result.stderr
+
+
+COMMANDS = (
+    ("list",),
+    ("why", "0"),
+    ("add", "--doc", "5", "--reason", "junk", "--yes"),
+    ("release", "--doc", "0", "--reason", "fine", "--yes"),
+    ("undo", "1", "--reason", "wrong", "--yes"),
+    ("log",),
+    ("publish", "--yes"),
+)
+
+
+def cut(log: Path, size: int | None) -> None:
+    """Leave the first `size` bytes of the log, or no file."""
+    if size is None:
+        log.unlink()
+    else:
+        log.write_bytes(log.read_bytes()[:size])
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+@pytest.mark.parametrize("size", [None, 0, -20], ids=["gone", "empty", "torn"])
+def test_a_log_that_is_not_the_one_a_revision_saw_answers_nobody_and_takes_nothing(
+    desk: Desk, command: tuple[str, ...], size: int | None
+) -> None:
+    desk.add(0, 1)
+    desk.json("publish", "--yes")
+    log = desk.run.path / "decisions.log"
+    cut(log, size)
+    before = log.read_bytes() if log.exists() else None
+
+    result = desk.type(*command)
+
+    assert result.exit_code == 5, result.output
+    assert "revision 1 was made when the log held 1 decisions" in result.stderr
+    assert "restore decisions.log from a copy" in result.stderr
+    assert (log.read_bytes() if log.exists() else None) == before
+    assert not list(log.parent.glob("*.torn-*"))
+
+
+def test_a_torn_line_that_no_revision_saw_is_set_aside(desk: Desk) -> None:
+    desk.add(0, 1)
+    desk.json("publish", "--yes")
+    desk.add(2)
+    log = desk.run.path / "decisions.log"
+    cut(log, -20)
+
+    assert desk.json("list")["total"] == 2
+    assert "a crash tore" in desk.json("log", "--verify")["verified"]["remarks"][0]
+    desk.add(3)
+    assert desk.json("list")["total"] == 3
+    assert len(list(log.parent.glob("*.torn-*"))) == 1
+
+
+def test_an_incident_anchors_the_log_too(desk: Desk) -> None:
+    desk.add(0)
+    IncidentStore(desk.run.path).open(onset=3, detected=4, actor="kim")
+    cut(desk.run.path / "decisions.log", None)
+
+    result = desk.type("list")
+
+    assert result.exit_code == 5
+    assert "INC-0001 open was made when the log held 1 decisions, it now holds none" in (
+        result.stderr
+    )

@@ -102,8 +102,9 @@ def test_an_edited_log_cannot_be_published_from(desk: Desk) -> None:
     desk.decide("quarantine", Scope.of_documents([3]))
     desk.publish()
     desk.log.path.write_text(desk.log.path.read_text().replace('"actor":"a"', '"actor":"b"'))
-    desk.decide("quarantine", Scope.of_documents([4]))
 
+    with pytest.raises(IntegrityError, match="revision 1 anchors decision 1"):
+        desk.decide("quarantine", Scope.of_documents([4]))
     with pytest.raises(IntegrityError, match="revision 1 anchors decision 1"):
         desk.publish()
 

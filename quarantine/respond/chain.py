@@ -84,8 +84,6 @@ class ChainFile:
         """
         with exclusive_lock(self.path.with_name(self.path.name + ".lock")):
             state = self.read()
-            if state.torn:
-                self._set_torn_aside(state.torn)
             line = self._line(state, build(state))
             raw = self._encode(line)
             if len(raw) > MAX_LINE:
@@ -93,6 +91,8 @@ class ChainFile:
                     f"a record of {len(raw)} bytes is over the {MAX_LINE} bytes one line of "
                     f"{self.path.name} may have; split it"
                 )
+            if state.torn:
+                self._set_torn_aside(state.torn)
             self._write(raw + b"\n")
         return line
 

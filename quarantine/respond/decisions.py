@@ -1,7 +1,8 @@
 """The decision log of a run: the authority on what is left out, by whom and why.
 
 `decisions.log` is append-only and hash-chained. Anchors (head digest and count) stored in
-revisions and filed incidents let `verify` see edits and cuts up to the last anchor.
+revisions and incident events show edits and cuts up to the last anchor. Every read and every
+append looks at them first, so a log that is gone or was cut is never taken for an empty one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from ...loader.errors import DecisionError, FormatError, IntegrityError, NotFound
 from ...loader.formats import canonical_json, sha256_hex
+from .anchors import Anchor, read_anchors
 from .chain import ChainFile, ChainHead, ChainState, clock_jumps
 from .scopes import Scope
 from .status import Decision, Entry, live_entries, overlapping
@@ -58,14 +60,14 @@ class DecisionLog:
         """Return all decisions, oldest first.
 
         Raises:
-            IntegrityError: the chain is broken.
+            IntegrityError: the chain is broken, or the log is not the one an anchor saw.
             FormatError: a line is malformed.
         """
-        return _entries(self._chain.read(), self.path)
+        return _entries(self._read(), self.path)
 
     def head(self) -> ChainHead:
         """Return the anchor of the newest decision."""
-        return self._chain.read().head
+        return self._read().head
 
     def entry(self, sequence: int) -> Entry:
         """Return decision number `sequence`, the first being 1."""
@@ -87,9 +89,12 @@ class DecisionLog:
         Raises:
             DecisionConflict: the log has moved on from `seen` about the same thing.
             NotFound: an undo names a decision that does not exist.
+            IntegrityError: as `entries`; nothing is written.
         """
+        anchors = read_anchors(self.path.parent)
 
         def build(state: ChainState) -> Mapping[str, Any]:
+            _check_anchors(state, anchors)
             self._check(decision, state, seen)
             return _line(decision, self.manifest, now or datetime.now(UTC))
 
@@ -127,17 +132,14 @@ class DecisionLog:
                     digest=conflict.earlier[-1].digest, count=conflict.earlier[-1].sequence
                 )
 
-    def verify(self, anchors: Iterable[tuple[str, ChainHead]] = ()) -> Verification:
+    def verify(self, anchors: Iterable[Anchor] = ()) -> Verification:
         """Check the whole chain and that every (name, anchor) lies on it.
 
         Raises:
             IntegrityError: the log was edited, or cut below an anchor.
         """
         state = self._chain.read()
-        checked = 0
-        for name, anchor in anchors:
-            _check_anchor(state, name, anchor)
-            checked += 1
+        checked = _check_anchors(state, anchors)
         remarks = clock_jumps(state.lines)
         if state.torn:
             remarks.append(
@@ -145,6 +147,12 @@ class DecisionLog:
                 "acknowledged, and the next decision sets it aside"
             )
         return Verification(head=state.head, anchors=checked, remarks=tuple(remarks))
+
+    def _read(self) -> ChainState:
+        anchors = read_anchors(self.path.parent)
+        state = self._chain.read()
+        _check_anchors(state, anchors)
+        return state
 
     def _check(self, decision: Decision, state: ChainState, seen: ChainHead | None) -> None:
         if decision.action == "undo":
@@ -244,17 +252,27 @@ def _check_manifest(manifest: str, state: ChainState) -> None:
         )
 
 
+def _check_anchors(state: ChainState, anchors: Iterable[Anchor]) -> int:
+    """Refuse a log that an anchor contradicts; return how many agree."""
+    checked = 0
+    for name, anchor in anchors:
+        _check_anchor(state, name, anchor)
+        checked += 1
+    return checked
+
+
 def _check_anchor(state: ChainState, name: str, anchor: ChainHead) -> None:
     if anchor.count == 0:
         return
     if anchor.count > state.head.count:
         raise IntegrityError(
             f"{name} was made when the log held {anchor.count} decisions, it now holds "
-            f"{state.head.count}; lines were cut off, restore the log from a copy"
+            f"{state.head.count or 'none'}; lines were cut off or the file is gone, restore "
+            f"{LOG_NAME} from a copy"
         )
     found = state.digests[anchor.count - 1]
     if found != anchor.digest:
         raise IntegrityError(
             f"{name} anchors decision {anchor.count} as {anchor.digest[:12]}, the log has "
-            f"{found[:12]}; the log was edited, restore it from a copy"
+            f"{found[:12]}; the log was edited, restore {LOG_NAME} from a copy"
         )

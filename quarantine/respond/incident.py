@@ -18,7 +18,8 @@ from ...loader.files import exclusive_lock, publish_new, sync_directory
 from ...loader.formats import canonical_json, parse_json, sha256_hex
 from ...loader.head import read_heads
 from ...loader.records import finite_json
-from .chain import ChainFile, ChainState
+from .anchors import event_chain
+from .chain import ChainState
 from .decisions import DecisionLog
 from .machine import Case, check, fold
 
@@ -51,7 +52,7 @@ class Incident:
         self.id = incident_id
         self.run_path = Path(run_path)
         self.path = self.run_path / DIRECTORY / incident_id
-        self._chain = ChainFile(path=self.path / "events.log", name="shardward.incident-event")
+        self._chain = event_chain(self.path)
 
     def exists(self) -> bool:
         """Whether the incident was opened."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,14 +16,14 @@ from ...loader.revision_store import (
     load_revision,
     publish_revision_files,
 )
+from .anchors import Anchor, read_anchors
 from .chain import ChainHead
 from .corpus import content_hashes, resolver
 from .decisions import DecisionLog
-from .incident import IncidentStore
 from .status import active_skips, excluded_documents
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from ...loader.manifest import Manifest
     from .status import Entry
@@ -116,23 +116,15 @@ def publish_revision(
     return revision
 
 
-def decision_anchors(run_path: Path, fingerprint: str) -> list[tuple[str, ChainHead]]:
-    """Return (name, head of the decision log) for every revision and every incident's event."""
-    anchors = [
-        (f"{incident.id} {event.act}", ChainHead(**_head_of(event.decisions)))
-        for incident in IncidentStore(run_path).all()
-        for event in incident.events()
-    ]
+def decision_anchors(run_path: Path, fingerprint: str) -> list[Anchor]:
+    """Return (name, head of the decision log) for every revision and every incident's event.
+
+    Raises:
+        MismatchError, IntegrityError: a revision is for another corpus, or was changed.
+    """
     for number in sorted(list_revisions(run_path)):
-        revision = load_revision(run_path, number, manifest=fingerprint)
-        if revision.decisions_head is not None:
-            head = ChainHead(digest=revision.decisions_head, count=revision.decisions_count)
-            anchors.append((f"revision {number}", head))
-    return anchors
-
-
-def _head_of(anchor: Mapping[str, Any]) -> dict[str, Any]:
-    return {"digest": anchor["head"], "count": anchor["count"]}
+        load_revision(run_path, number, manifest=fingerprint)
+    return read_anchors(run_path)
 
 
 def _same(left: Revision, right: Revision) -> bool:

@@ -1,0 +1,59 @@
+"""Where a run keeps the head of its decision log outside the log: its anchors.
+
+Every published revision and every event of an incident holds the head (digest and count) that the
+log had at the time. Read them before the log: it only grows, so it is never behind an older anchor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ...loader.errors import FormatError
+from ...loader.formats import check_format, parse_json
+from ...loader.revision import FORMAT, VERSION
+from ...loader.revision_store import list_revisions
+from .chain import ChainFile, ChainHead
+
+Anchor = tuple[str, ChainHead]
+
+
+def event_chain(incident: Path) -> ChainFile:
+    """Return the event log of the incident in the directory `incident`."""
+    return ChainFile(path=incident / "events.log", name="shardward.incident-event")
+
+
+def read_anchors(run_path: Path) -> list[Anchor]:
+    """Return (name, head of the decision log) of every incident's events and every revision.
+
+    Raises:
+        IntegrityError: an event log was edited, or two revisions bear one number.
+        FormatError: an event or a revision is malformed.
+    """
+    return [*_of_incidents(run_path), *_of_revisions(run_path)]
+
+
+def _of_incidents(run_path: Path) -> Iterator[Anchor]:
+    for path in sorted((run_path / "incidents").glob("INC-*/events.log")):
+        incident = path.parent
+        for line in event_chain(incident).read().lines:
+            where = f"{incident.name} {line.get('act')}"
+            yield where, _head(line, where, path)
+
+
+def _of_revisions(run_path: Path) -> Iterator[Anchor]:
+    for number, path in sorted(list_revisions(run_path).items()):
+        header = parse_json(path.read_bytes(), where=str(path))
+        check_format(header, name=FORMAT, version=VERSION, where=str(path))
+        yield f"revision {number}", _head(header, f"revision {number}", path)
+
+
+def _head(holder: Mapping[str, Any], name: str, path: Path) -> ChainHead:
+    try:
+        anchor = holder["decisions"]
+        return ChainHead(digest=str(anchor["head"]), count=int(anchor["count"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(
+            f"{name} in {path} holds no head of the decision log ({error}); restore it from a copy"
+        ) from error
