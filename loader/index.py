@@ -31,9 +31,10 @@ from .manifest_format import (
     lengths_name,
     table_bytes,
 )
-from .sources.opening import find_shards
+from .sources.opening import find_shards, join
 from .tokenizer_hf import HfTokenizer
 from .tokenizers import DEFINITION, Tokenizer, resolve_tokenizer
+from .unfinished import refuse_unfinished
 
 Advance = Callable[[int, str], None]
 
@@ -78,12 +79,15 @@ def build_manifest(
         The manifest, loaded from `out`. Two builds of one corpus differ in `created` alone.
 
     Raises:
-        CorpusError: no documents, or a shard that cannot be indexed; nothing is left under `out`.
+        CorpusError: no documents, a shard that cannot be indexed, or a rebuild that has not
+            finished; nothing is left under `out`.
     """
     target = Path(out).absolute()
     if target.exists():
         raise CorpusError(f"{out} exists; manifests never change, so choose a new directory")
+    refuse_unfinished(str(item) for item in inputs)
     root, uris = find_shards([str(item) for item in inputs])
+    refuse_unfinished(join(root, uri) for uri in uris)
     encoder = resolve_tokenizer(tokenizer)
     columns = Columns(value=column, id=id_column, source=source_column)
     with _published(target) as building:

@@ -13,7 +13,7 @@ from helpers_respond import make_corpus, make_plan, text_of
 from jsonschema import Draft202012Validator
 from pyarrow import ipc
 
-from shardward.loader.errors import IntegrityError, MismatchError, UsageError
+from shardward.loader.errors import CorpusError, IntegrityError, MismatchError, UsageError
 from shardward.loader.index import build_manifest
 from shardward.loader.manifest import Manifest
 from shardward.loader.revision import Revision
@@ -230,11 +230,36 @@ def test_a_stopped_rebuild_goes_on_where_it_stood(
     monkeypatch.setattr(module, "_write", stop_at_second)
     with pytest.raises(KeyboardInterrupt):
         rebuild(corpus, revision, tmp_path / "out")
-    assert not (tmp_path / "out" / "rebuild.json").exists()
+    assert [p.name for p in (tmp_path / "out").iterdir()] == [".rebuild"]
+    with pytest.raises(CorpusError, match="a rebuild that was not finished"):
+        build_manifest([str(tmp_path / "out")], tmp_path / "child")
     report = rebuild(corpus, revision, tmp_path / "out")
 
     assert written == ["s0.parquet", "s1.parquet", "s1.parquet", "s2.parquet"]
     assert report.shards == whole.shards
+
+
+def test_a_rebuild_stopped_while_its_shards_are_moved_is_no_corpus_yet(
+    corpus: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+
+    def stop(directory: Path) -> None:
+        if directory == out:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "sync_directory", stop)
+        with pytest.raises(KeyboardInterrupt):
+            rebuild(corpus, without(corpus, GONE), out)
+    assert [p.name for p in out.glob("*.parquet")] == ["s0.parquet"]
+    for named in (out, out / "*.parquet", out / "s0.parquet", tmp_path / "o*" / "*.parquet"):
+        with pytest.raises(CorpusError, match=r"out holds a rebuild that was not finished"):
+            build_manifest([str(named)], tmp_path / "child")
+
+    report = rebuild(corpus, without(corpus, GONE), out)
+
+    assert build_manifest([str(out)], tmp_path / "child").documents_count == report.rows_out
 
 
 def test_a_finished_shard_that_was_damaged_since_is_written_again(
@@ -255,7 +280,7 @@ def test_a_crash_while_writing_leaves_no_half_shard(
     corpus: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> int:
-        (tmp_path / "out" / ".s0.parquet.tmp").write_bytes(b"half")
+        (tmp_path / "out" / ".rebuild" / "shards" / ".s0.parquet.tmp").write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(module, "rewrite_parquet", fail)
@@ -263,6 +288,7 @@ def test_a_crash_while_writing_leaves_no_half_shard(
         rebuild(corpus, without(corpus, GONE), tmp_path / "out")
 
     assert [p.name for p in (tmp_path / "out").iterdir()] == [".rebuild"]
+    assert not list((tmp_path / "out").rglob("*.parquet*"))
 
 
 def test_another_rebuild_in_the_same_place_is_refused(corpus: Manifest, tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Writing the corpus without the documents a revision leaves out: resumable, never half-written.
 
-Each shard is written under a temporary name, read back, and renamed; a marker says so. A second
-call goes on after the last finished shard, with the same result. `rebuild.json` comes last.
+Each shard is written under a temporary name, read back, and renamed, in a hidden directory; a
+marker says so. A second call goes on after the last finished shard, with the same result. When all
+are there they are moved to their own names, and `rebuild.json` comes last: until then
+`corpus index` refuses the directory.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ from ...loader.files import exclusive_lock, publish_new, sync_directory, write_a
 from ...loader.formats import canonical_json, parse_json
 from ...loader.sources.contract import reading
 from ...loader.sources.opening import join, open_input
+from ...loader.unfinished import REPORT, WORK
 from .corpus import content_hashes
-from .rebuild_report import REPORT, RebuildReport, RebuiltShard, read_report, shard_from_json
+from .rebuild_report import RebuildReport, RebuiltShard, read_report, shard_from_json
 from .rewrite_other import rewrite_arrow, rewrite_jsonl
 from .rewrite_parquet import Keep, rewrite_parquet
 
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from ...loader.manifest_format import Shard
     from ...loader.revision import Revision
 
-WORK = ".rebuild"
+STAGING = "shards"
 Advance = Callable[[int, str], None]
 Int64 = npt.NDArray[np.int64]
 
@@ -82,6 +85,7 @@ def rebuild(
 def _finish(
     out: Path, manifest: Manifest, revision: Revision, shards: tuple[RebuiltShard, ...]
 ) -> RebuildReport:
+    _put_in_place(out, shards)
     if (out / REPORT).exists():
         return read_report(out)
     report = RebuildReport(
@@ -100,14 +104,25 @@ def _finish(
     return report
 
 
+def _put_in_place(out: Path, shards: tuple[RebuiltShard, ...]) -> None:
+    """Move the finished shards to their own names; a second call moves what is left."""
+    for shard in shards:
+        staged, target = out / WORK / STAGING / shard.uri, out / shard.uri
+        if staged.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            staged.replace(target)
+            sync_directory(target.parent)
+    shutil.rmtree(out / WORK / STAGING, ignore_errors=True)
+
+
 def _one(
     manifest: Manifest, shard: Shard, revision: Revision, gone: Int64, out: Path
 ) -> RebuiltShard:
     marker = out / WORK / f"{shard.first_block:09d}-{shard.digest[:16]}.json"
-    target = out / shard.uri
+    staged, target = out / WORK / STAGING / shard.uri, out / shard.uri
     if marker.exists():
         done = shard_from_json(parse_json(marker.read_bytes(), where=str(marker)))
-        if done.written is None or (target.exists() and _digest(target) == done.xxh3_128):
+        if done.written is None or done.xxh3_128 in (_digest(staged), _digest(target)):
             return done
     mine = gone[(gone >= shard.first_document) & (gone < shard.first_document + shard.documents)]
     _check_source(manifest, shard)
@@ -115,7 +130,7 @@ def _one(
     removed = _removed(manifest, mine)
     rows_out = shard.documents - len(removed)
     if rows_out:
-        _write(manifest, shard, mine - shard.first_document, target, revision)
+        _write(manifest, shard, mine - shard.first_document, staged, revision)
     done = RebuiltShard(
         uri=shard.uri,
         digest=shard.digest,
@@ -123,8 +138,8 @@ def _one(
         rows_out=rows_out,
         removed=tuple(removed),
         written=shard.uri if rows_out else None,
-        size=target.stat().st_size if rows_out else 0,
-        xxh3_128=_digest(target) if rows_out else None,
+        size=staged.stat().st_size if rows_out else 0,
+        xxh3_128=_digest(staged) if rows_out else None,
     )
     write_atomic(marker, canonical_json(asdict(done)))
     return done
@@ -259,7 +274,10 @@ def _claim(out: Path, manifest: Manifest, revision: Revision, gone: Int64) -> No
     publish_new(path, claim)
 
 
-def _digest(path: Path) -> str:
+def _digest(path: Path) -> str | None:
+    """Return the hash of a file's content, None if there is no file."""
+    if not path.exists():
+        return None
     state = xxhash.xxh3_128()
     with path.open("rb") as stream:
         while chunk := stream.read(1 << 20):

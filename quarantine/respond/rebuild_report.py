@@ -9,9 +9,9 @@ from typing import Any
 
 from ...loader.errors import NotFound
 from ...loader.formats import check_format, parse_json
+from ...loader.unfinished import REPORT
 
 FORMAT = "shardward.rebuild"
-REPORT = "rebuild.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
