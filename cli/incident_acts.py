@@ -12,7 +12,6 @@ from ..quarantine.ledger import Ledger
 from ..quarantine.respond import response
 from ..quarantine.respond.decisions import DecisionLog
 from ..quarantine.respond.operations import (
-    append_once,
     choose_rewind,
     default_watch_plan,
     window_skip,
@@ -103,7 +102,7 @@ def skip(
         said(incident, opened, done=False, as_json=as_json, what=what, facts={})
         return
     if window:
-        append_once(DecisionLog(opened.path, manifest=opened.fingerprint), decision)
+        DecisionLog(opened.path, manifest=opened.fingerprint).append_once(decision)
     revision = response.skip(incident, opened, corpus, actor=actor, no_skip=no_skip)
     facts = {"revision": revision.number, "documents": int(revision.documents.size)}
     what = f"revision {revision.number} leaves out {revision.documents.size} documents"
@@ -151,8 +150,17 @@ def resume(
     left = unrecorded(incident, opened)
     if left is not None:
         plan, what = left.watch, f"record the orders {left.id}, which stand since {left.created}"
-        if lr_factor not in (1.0, left.learning_rate_factor):
-            raise UsageError(f"{what}; they cannot change now: repeat without options, or reopen")
+        changed = (
+            lr_factor not in (1.0, left.learning_rate_factor)
+            or clip_factor not in (1.0, left.clip_factor)
+            or mode not in (None, left.cursor.mode)
+            or (watch_plan is not None and read_watch_plan(watch_plan) != plan)
+        )
+        if changed:
+            raise UsageError(
+                f"the orders {left.id} were written and not recorded, and a trainer may have taken "
+                "them: repeat without options, then reopen the incident to change them"
+            )
     elif watch_plan is not None:
         plan, what = read_watch_plan(watch_plan), "write the orders"
     else:

@@ -189,8 +189,9 @@ def test_a_resume_that_died_unrecorded_is_completed_with_the_orders_that_stand(
         assert desk.type("resume", "INC-0001", "--watch-length", "12", "--yes").exit_code == 1
     desk.train_on()
 
-    changed = desk.type("resume", "INC-0001", "--lr-factor", "0.5", "--yes")
-    assert "they cannot change now" in changed.stderr
+    for other in (("--lr-factor", "0.5"), ("--mode", "hold")):
+        changed = desk.type("resume", "INC-0001", *other, "--yes")
+        assert "were written and not recorded" in changed.stderr
     assert desk.json("resume", "INC-0001", "--yes")["watch"]["last"] == 62
     assert desk.json("watch", "INC-0001", "--yes")["verdict"] == "clear"
 
@@ -263,6 +264,8 @@ def test_without_a_healthy_checkpoint_the_run_starts_over(desk: Desk) -> None:
     requeued = resume(desk.run)
     assert requeued is not None
     assert (requeued.kind, requeued.checkpoint.step) == ("continue", 10)
+    desk.json("watch", "INC-0001", "--yes")
+    assert desk.json("file", "INC-0001", "--yes")["state"] == "filed"
 
 
 def watch_plan(desk: Desk) -> Path:
@@ -326,7 +329,7 @@ def test_steps_that_no_spike_has_are_refused(desk: Desk, words: tuple[str, ...],
     [({"grad_norm": 1.0}, "no loss was logged"), ({"loss": 1.0}, "too few for the monitor")],
 )
 def test_a_run_that_the_monitor_cannot_judge_is_said(
-    tmp_path: Path, manifest: Manifest, signals: dict[str, float], said: str
+    tmp_path: Path, manifest: Manifest, signals: dict[str, Any], said: str
 ) -> None:
     run = make_run(tmp_path, manifest)
     with ShardLoader(manifest, run.plan(), run=run, batch=2) as loader:

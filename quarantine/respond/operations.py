@@ -13,7 +13,6 @@ from ..diagnose.events import Event
 from ..diagnose.monitor import detect
 from ..diagnose.series import Series
 from .checkpoints import ledger_checkpoints, start_of, without_lost
-from .decisions import DecisionLog
 from .orders import begun_rewind
 from .response import rewind_plan
 from .rewind import Checkpoint, RewindPlan, plan_rewind
@@ -144,13 +143,6 @@ def window_skip(
         actor=actor,
         incident=incident.id,
     )
-
-
-def append_once(log: DecisionLog, decision: Decision) -> None:
-    """Append `decision` unless the log has the very same of the same incident already."""
-    known = [e.decision for e in log.entries() if e.decision.incident == decision.incident]
-    if not any((d.action, d.scope) == (decision.action, decision.scope) for d in known):
-        log.append(decision)
 
 
 def default_watch_plan(
