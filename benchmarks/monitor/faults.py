@@ -1,6 +1,6 @@
 """Are the causes that attribution names the ones that were injected?
 
-    python benchmarks/monitor/faults.py [--seeds 10-16] [--strength 0.5] [--faults junk,rate]
+    python benchmarks/monitor/faults.py [--seeds 10-17] [--strength 0.5] [--faults junk,rate]
 
 Prints one JSON object for each fault and matrix, and one for the whole. Three matrices: the
 telemetry alone, with the documents of the window, and with trials as well. The rules and the
@@ -103,7 +103,7 @@ def wilson(count: int, total: int) -> list[float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=seeds_of, default=seeds_of("10-16"))
+    parser.add_argument("--seeds", type=seeds_of, default=seeds_of("10-17"))
     parser.add_argument("--strength", type=float, default=1.0)
     parser.add_argument("--faults", default=",".join(TRUTH))
     parser.add_argument("--processes", type=int, default=2)
