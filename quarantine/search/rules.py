@@ -192,7 +192,7 @@ BUILT_IN: tuple[Rule, ...] = (
         reason="{value:.0%} of the characters lie in words over 40 characters (line {line:.0%})",
         spans=where.long_word_spans,
         gate=_spaced,
-        ceiling=1.0,
+        ceiling=0.9,
         version=2,
     ),
     Rule(
@@ -203,7 +203,7 @@ BUILT_IN: tuple[Rule, ...] = (
         reason="{value:.0%} of the characters lie in words mixed like base64 (line {line:.0%})",
         spans=where.long_word_spans,
         gate=_SOME_TEXT,
-        ceiling=1.0,
+        ceiling=0.9,
         version=2,
     ),
     Rule(
