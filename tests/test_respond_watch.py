@@ -150,3 +150,25 @@ def test_a_plan_comes_back_from_json_and_a_bad_one_is_refused() -> None:
         WatchPlan(first=5, last=4, thresholds=PLAN.thresholds)
     with pytest.raises(IncidentError, match="finite"):
         Threshold(signal="loss", ceiling=math.nan, level=1.0)
+
+
+def test_a_gradient_norm_alone_is_no_recurrence_but_beside_the_loss_it_is() -> None:
+    healthy = {
+        "loss": {step: 2.0 + 0.01 * (step % 5) for step in range(1, 101)},
+        "grad_norm": {step: 0.5 + 0.02 * (step % 7) for step in range(1, 101)},
+    }
+    plan = generate_watch_plan(healthy, resume_step=100, length=40)
+    quiet = {step: 2.0 + 0.01 * (step % 5) for step in range(101, 141)}
+    norms = {step: 3.0 if step in (120, 121) else 0.5 for step in range(101, 141)}
+    risen = {**quiet, 122: 2.2}
+
+    assert evaluate_watch(plan, {"loss": quiet, "grad_norm": norms}).verdict == "clear"
+    struck = evaluate_watch(plan, {"loss": risen, "grad_norm": norms})
+    assert (struck.verdict, struck.onset, struck.detected) == ("recurrence", 120, 121)
+
+
+def test_the_ceiling_of_a_heavy_tailed_signal_knows_its_healthy_peaks() -> None:
+    norms = {step: 4.0 if step == 40 else 0.5 for step in range(1, 101)}
+    plan = generate_watch_plan({"grad_norm": norms}, resume_step=100)
+
+    assert plan.thresholds[0].ceiling == 4.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ...loader.errors import IncidentError
 from ...loader.revision import Revision
 from ..diagnose.causes import Cause
 from ..diagnose.confirm import Checklist
@@ -176,6 +177,12 @@ def _close(
     resumed: Resumed,
 ) -> Closed:
     incident, original = looked.incident, rewound.plan.checkpoint.piece
+    if resumed.watch.verdict == "recurrence":
+        raise IncidentError(
+            f"the spike came back after the quarantine ({resumed.watch.reason}), so the incident "
+            f"is open again and nothing is filed: see 'shardward incident page {incident.id} "
+            f"--run {session.run.path}'"
+        )
     with clock.phase("file"), Ledger.open(session.run) as ledger:
         causes = closing.attach_causes(
             session,

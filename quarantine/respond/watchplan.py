@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from ...loader.errors import IncidentError
 
+LOSS = "loss"
 MAD_TO_SIGMA = 1.4826
 # A level this far over the old trend at the window's end is not "back on the trend".
 SMALLEST_SPREAD = 0.004
@@ -138,7 +139,8 @@ def generate_watch_plan(
     """Return a plan whose thresholds come from the healthy steps `before` the onset.
 
     `ceiling` is median + `sigmas` robust standard deviations, `level` median + 3 of them. The
-    spread is floored at 0.4 % of the level, since rounded logs collapse it.
+    spread is floored at 0.4 % of the level, since rounded logs collapse it. Signals other than the
+    loss have heavy tails: their ceiling is not below the largest healthy value.
 
     Raises:
         IncidentError: no signal has eight finite values to learn from.
@@ -150,11 +152,10 @@ def generate_watch_plan(
             middle = median(values)
             spread = MAD_TO_SIGMA * median(abs(v - middle) for v in values)
             spread = max(spread, SMALLEST_SPREAD * abs(middle))
-            thresholds.append(
-                Threshold(
-                    signal=signal, ceiling=middle + sigmas * spread, level=middle + 3 * spread
-                )
-            )
+            ceiling = middle + sigmas * spread
+            if signal != LOSS:
+                ceiling = max(ceiling, *values)
+            thresholds.append(Threshold(signal=signal, ceiling=ceiling, level=middle + 3 * spread))
     if not thresholds:
         raise IncidentError(
             f"none of {', '.join(signals)} has eight healthy values before the onset; "
@@ -172,10 +173,16 @@ def evaluate_watch(plan: WatchPlan, signals: Mapping[str, Series]) -> WatchResul
     """Return how the watch stands, given each signal's values by step.
 
     A loss that is not finite is a strike; another signal that is not finite counts as not logged,
-    as in the monitor, since a loss scale that is searched for overflows. The verdict is `running`
-    until every watched signal was logged at or after the last step.
+    as in the monitor, since a loss scale that is searched for overflows. Where the loss is watched
+    too, another signal makes a recurrence only beside a loss over its level: gradient norms strike
+    twice in a row on healthy runs. The verdict is `running` until every watched signal was logged
+    at or after the last step.
     """
-    judged = [_judge(plan, each, signals.get(each.signal, {})) for each in plan.thresholds]
+    witness = _risen_loss(plan, signals)
+    judged = [
+        _judge(plan, each, signals.get(each.signal, {}), witness if each.signal != LOSS else None)
+        for each in plan.thresholds
+    ]
     strikes = tuple(strike for each in judged for strike in each.strikes)
     levels = {each.signal: each.level for each in judged}
     slowest = min(judged, key=lambda each: each.seen_to)
@@ -202,7 +209,7 @@ def evaluate_watch(plan: WatchPlan, signals: Mapping[str, Series]) -> WatchResul
     if all(math.isnan(each.level) for each in judged):
         named = ", ".join(levels)
         return result("running", f"{named} was not logged in steps {plan.first} to {plan.last}")
-    high = [each for each in judged if each.high]
+    high = [each for each in judged if each.high and (each.signal == LOSS or witness is None)]
     if high:
         named = ", ".join(each.signal for each in high)
         reason = f"{named} did not come back to the trend before the onset"
@@ -222,12 +229,23 @@ class _Judged:
     high: tuple[int, int] | None
 
 
-def _judge(plan: WatchPlan, threshold: Threshold, series: Series) -> _Judged:
+def _risen_loss(plan: WatchPlan, signals: Mapping[str, Series]) -> set[int] | None:
+    """Return the steps at which the loss is over its level; None if the loss is not watched."""
+    for threshold in plan.thresholds:
+        if threshold.signal == LOSS:
+            series = signals.get(LOSS, {})
+            return {step for step, loss in series.items() if not loss <= threshold.level}
+    return None
+
+
+def _judge(
+    plan: WatchPlan, threshold: Threshold, series: Series, witness: set[int] | None
+) -> _Judged:
     name = threshold.signal
     values = [
         (s, v)
         for s, v in sorted(series.items())
-        if plan.first <= s <= plan.last and (name == "loss" or math.isfinite(v))
+        if plan.first <= s <= plan.last and (name == LOSS or math.isfinite(v))
     ]
     bad = [(s, v) for s, v in values if not (math.isfinite(v) and v <= threshold.ceiling)]
     level = _level(values)
@@ -237,7 +255,14 @@ def _judge(plan: WatchPlan, threshold: Threshold, series: Series) -> _Judged:
         level=level,
         # A log of every k-th step may have no row at the last step, but has one after it.
         seen_to=min(max([plan.first - 1, *series]), plan.last),
-        struck=_in_a_row([s for s, _ in values], {s for s, _ in bad}, plan.rollback_after),
+        struck=next(
+            (
+                row
+                for row in _rows([s for s, _ in values], {s for s, _ in bad}, plan.rollback_after)
+                if witness is None or any(row[0] - 1 <= s <= row[1] + 1 for s in witness)
+            ),
+            None,
+        ),
         high=_high(values, threshold.level) if level > threshold.level else None,
     )
 
@@ -261,8 +286,8 @@ def _quarter(values: Sequence[tuple[int, float]]) -> int:
     return max(3, len(values) // 4)
 
 
-def _in_a_row(steps: Sequence[int], bad: set[int], wanted: int) -> tuple[int, int] | None:
-    """Return (first, last) of the first `wanted` bad points in a row, as far as the row goes.
+def _rows(steps: Sequence[int], bad: set[int], wanted: int) -> Iterator[tuple[int, int]]:
+    """Yield (first, last) of each stretch of at least `wanted` bad points in a row.
 
     Logged points count, since logs may skip steps.
     """
@@ -270,8 +295,7 @@ def _in_a_row(steps: Sequence[int], bad: set[int], wanted: int) -> tuple[int, in
     for step in [*steps, None]:
         if step in bad and step is not None:
             row.append(step)
-        elif len(row) >= wanted:
-            return row[0], row[-1]
         else:
+            if len(row) >= wanted:
+                yield row[0], row[-1]
             row = []
-    return None
