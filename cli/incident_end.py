@@ -11,13 +11,14 @@ from ..quarantine.ledger import Ledger
 from ..quarantine.respond import response
 from ..quarantine.respond.filing import file as file_incident
 from ..quarantine.respond.gather import attach_findings
-from ..quarantine.respond.outlets import OUTLETS, incident_message, post
+from ..quarantine.respond.outlets import check_outlets, incident_message
 from ..quarantine.respond.selection import parse_steps
 from ..quarantine.respond.telemetry import by_step
 from ..quarantine.respond.watchplan import WatchPlan, evaluate_watch
 from .incident_options import act_options, find, log_option, said, signals
 from .output import acts, manifest_option, say
 from .respond_options import corpus_of
+from .telling import tell, tell_options
 
 
 @click.command()
@@ -77,8 +78,7 @@ def watch(
 @click.command("file")
 @act_options
 @manifest_option
-@click.option("--to", "outlets", multiple=True, type=click.Choice(OUTLETS), help="Tell; repeat.")
-@click.option("--repository", metavar="OWNER/NAME", help="For --to github.")
+@tell_options
 def file_(
     *,
     incident_id: str,
@@ -100,6 +100,7 @@ def file_(
     """
     opened, incident = find(run, incident_id)
     incident.check("file")
+    check_outlets(outlets, repository)
     if not acts(yes=yes, dry_run=dry_run):
         said(incident, opened, done=False, as_json=as_json, what="file the incident", facts={})
         return
@@ -107,9 +108,9 @@ def file_(
         attach_findings(incident, opened, corpus_of(opened, manifest), ledger, actor=actor)
     filed = file_incident(incident, opened, actor=actor)
     message = incident_message(incident, opened.run_id, filed.report)
-    sent = post(incident, message, outlets, repository=repository) if outlets else []
+    sent, told = tell(incident, message, outlets, repository)
     what = "filed as " + filed.report["outcome"] + "".join(f"\n  {path}" for path in filed.paths)
-    what += "".join(f"\n  {each.outlet}: {each.state}, {each.reply}" for each in sent)
+    what += told
     facts = {"paths": filed.paths, "sent": sent, "missing": filed.missing}
     said(incident, opened, done=True, as_json=as_json, what=what, facts=facts)
 

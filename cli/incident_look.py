@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,12 +20,14 @@ from ..quarantine.respond.gather import attach_suspects
 from ..quarantine.respond.incident import Incident, IncidentStore
 from ..quarantine.respond.on_branch import on_branch_of
 from ..quarantine.respond.operations import newest_page
+from ..quarantine.respond.outlets import check_outlets, page_message
 from ..quarantine.respond.selection import parse_steps
 from ..quarantine.respond.telemetry import event_of, panel_pictures, panels
 from ..quarantine.respond.window import identify as identify_window
 from .incident_options import act_options, find, log_option, said, signals
 from .output import acts, emit, json_option, manifest_option, mutation_options, run_option
 from .respond_options import actor_option, corpus_of
+from .telling import tell, tell_options
 
 PANEL_STEPS = 400
 
@@ -36,6 +39,7 @@ PANEL_STEPS = 400
 @click.option("--detected", type=int, help="Step at which it was noticed; the onset by default.")
 @click.option("--short-run", is_flag=True, help="Scale the monitor to a few hundred steps.")
 @click.option("--separate", is_flag=True, help="Open it although another one covers the spike.")
+@tell_options
 @actor_option
 @mutation_options
 @json_option
@@ -47,6 +51,8 @@ def open_(
     detected: int | None,
     short_run: bool,
     separate: bool,
+    outlets: tuple[str, ...],
+    repository: str | None,
     actor: str,
     yes: bool,
     dry_run: bool,
@@ -54,23 +60,29 @@ def open_(
 ) -> None:
     """Open an incident on the newest page of the monitor, or on the steps you name.
 
+    With --to it calls a person: the same incident is resolved there when it is filed.
+
     \b
     Examples:
-      shardward incident open --run runs/7b --yes
+      shardward incident open --run runs/7b --to pagerduty --yes
       shardward incident open --onset 41230 --detected 41237 --yes
     """
     opened = Run.open(run)
+    check_outlets(outlets, repository)
     if onset is None and detected is not None:
         raise UsageError("--detected goes with --onset; name both, or neither")
     if onset is not None and not 1 <= onset <= (detected or onset):
-        raise UsageError(f"--onset {onset} and --detected {detected} are no steps of a spike")
+        raise UsageError(
+            f"onset {onset} and detection {detected or onset} are no steps of a spike: the first "
+            "step is 1, and nothing is detected before its onset"
+        )
     event = None if onset is not None else newest_page(signals(opened, log), short_run=short_run)
     kind = event.kind if event else "spike"
     onset = event.onset if event else onset or 0
     detected = event.detected if event else detected or onset
     if not acts(yes=yes, dry_run=dry_run):
         what = f"would open an incident: a {kind} from step {onset}, detected at step {detected}"
-        facts = {"done": False, "kind": kind, "onset": onset, "detected": detected}
+        facts: dict[str, Any] = {"done": False, "kind": kind, "onset": onset, "detected": detected}
         emit(as_json, facts, lambda out: out.print(f"{what}; say --yes to do it"))
         return
     incident = IncidentStore(opened.path).open(
@@ -81,22 +93,37 @@ def open_(
         actor=actor,
         separate=separate,
     )
-    facts = {"kind": kind, "onset": onset, "detected": detected}
-    said(incident, opened, done=True, as_json=as_json, what="opened", facts=facts)
+    sent, told = tell(incident, page_message(incident, opened.run_id), outlets, repository)
+    found: dict[str, Any] = {
+        "kind": kind,
+        "onset": onset,
+        "detected": detected,
+        "sent": sent,
+    }
+    said(incident, opened, done=True, as_json=as_json, what="opened" + told, facts=found)
 
 
 @click.command()
 @act_options
 @log_option
 @click.option("--eval", "command", help="Evaluate the scene and a healthy checkpoint: CMD {spec}.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds after which an evaluation and all it started is stopped.",
+)
 @click.option("--accept", help="Go on although the checklist does not confirm it, and why.")
+@tell_options
 def confirm(
     *,
     incident_id: str,
     run: Path,
     log: Path | None,
     command: str | None,
+    timeout: float | None,
     accept: str | None,
+    outlets: tuple[str, ...],
+    repository: str | None,
     actor: str,
     yes: bool,
     dry_run: bool,
@@ -114,9 +141,10 @@ def confirm(
     """
     opened, incident = find(run, incident_id)
     incident.check("confirm")
+    check_outlets(outlets, repository)
     series, event = signals(opened, log, incident=incident), event_of(incident)
     act = acts(yes=yes, dry_run=dry_run)
-    evals = _evaluate(opened, incident, command) if command and act else {}
+    evals = _evaluate(opened, incident, command, timeout) if command and act else {}
     checklist = checklist_of(event, series, evals)
     first, last = max(event.onset - PANEL_STEPS, 0), event.detected + PANEL_STEPS
     if act:
@@ -133,7 +161,13 @@ def confirm(
         )
     what = f"record the checklist: {checklist.verdict}" + _items(checklist)
     what += f"\n  would first run {command}" if command and not act else ""
-    said(incident, opened, done=act, as_json=as_json, what=what, facts={**checklist.to_json()})
+    facts = {**checklist.to_json()}
+    if act:
+        facts["sent"], told = tell(
+            incident, page_message(incident, opened.run_id), outlets, repository
+        )
+        what += told
+    said(incident, opened, done=act, as_json=as_json, what=what, facts=facts)
 
 
 def _items(checklist: Checklist) -> str:
@@ -141,10 +175,12 @@ def _items(checklist: Checklist) -> str:
     return "".join(f"\n  {i.signal}: {words[i.agrees]}, {i.note}" for i in checklist.items)
 
 
-def _evaluate(run: Run, incident: Incident, command: str) -> dict[str, Series]:
+def _evaluate(
+    run: Run, incident: Incident, command: str, timeout: float | None
+) -> dict[str, Series]:
     specs = evaluation_specs(run, incident)
     results = {
-        name: run_command(command, spec, incident.path / "work" / f"eval-{name}")
+        name: run_command(command, spec, incident.path / "work" / f"eval-{name}", timeout=timeout)
         for name, spec in specs.items()
     }
     return merge_evaluations(results)

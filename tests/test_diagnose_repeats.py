@@ -18,7 +18,8 @@ PLACES = np.arange(POINTS)
 
 def square(period: int, high: int, rise: float = 0.3) -> Array:
     """Return a level that is higher for the first `high` points of each period, from 1,000 on."""
-    return rise * ((PLACES % period < high) & (PLACES >= 1000))
+    inside = (PLACES % period < high) & (PLACES >= 1000)
+    return np.where(inside, rise, 0.0)
 
 
 def rises(events: list[Event]) -> list[Event]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import json
+import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from shardward.loader.errors import FormatError, UsageError
-from shardward.quarantine.respond import command as module
 from shardward.quarantine.respond.command import (
     Spec,
     TrainerFailed,
@@ -113,7 +113,7 @@ def test_the_workers_of_a_stopped_trainer_are_stopped_too(tmp_path: Path) -> Non
 def test_the_workers_of_an_interrupted_trainer_are_stopped_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wait = module.subprocess.Popen.wait
+    wait: Callable[..., int] = subprocess.Popen.wait
 
     def interrupted(process: Any, timeout: float | None = None) -> int:
         if timeout is None and not (tmp_path / "w" / "metrics.jsonl.ready").exists():
@@ -122,7 +122,7 @@ def test_the_workers_of_an_interrupted_trainer_are_stopped_too(
             raise KeyboardInterrupt
         return wait(process, timeout)
 
-    monkeypatch.setattr(module.subprocess.Popen, "wait", interrupted)
+    monkeypatch.setattr(subprocess.Popen, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_command(script(tmp_path, WORKER), SPEC, tmp_path / "w")
 

@@ -123,7 +123,7 @@ def test_messages_are_delivered_in_the_order_in_which_they_were_made(
 def test_nothing_overtakes_a_message_that_is_pending(
     incident: Incident, receiver: Receiver
 ) -> None:
-    receiver.answers = [(503, {})] * 5 + [(200, {})]
+    receiver.answers = [*[(503, {})] * 5, (200, {})]
     tell(incident, secrets(receiver), "pagerduty", message())
 
     receiver.answers = [(503, {})]

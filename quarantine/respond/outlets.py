@@ -27,7 +27,16 @@ if TYPE_CHECKING:
 
 FORMAT = "shardward.message"
 OUTBOX = "outbox"
-__all__ = ["OUTLETS", "Delivery", "Message", "deliver", "incident_message", "page_message", "post"]
+__all__ = [
+    "OUTLETS",
+    "Delivery",
+    "Message",
+    "check_outlets",
+    "deliver",
+    "incident_message",
+    "page_message",
+    "post",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,12 +133,27 @@ def post(
         UsageError: an unknown outlet, or one whose secret is not set.
     """
     environment = os.environ if environment is None else environment
+    check_outlets(outlets, repository, environment)
     for outlet in outlets:
-        secret_of(outlet, environment)
-        if outlet == "github" and not repository:
-            raise UsageError("the github outlet needs a repository; give OWNER/NAME")
         _keep(incident, outlet, message, repository)
     return deliver(incident, environment=environment, transport=transport, pause=pause)
+
+
+def check_outlets(
+    outlets: Sequence[str],
+    repository: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Refuse what could not be told, before anything is done that should be told.
+
+    Raises:
+        UsageError: an unknown outlet, one whose secret is not set or cannot be sent, or github
+            without a repository.
+    """
+    for outlet in outlets:
+        secret_of(outlet, os.environ if environment is None else environment)
+        if outlet == "github" and not repository:
+            raise UsageError("the github outlet needs a repository; give OWNER/NAME")
 
 
 def deliver(

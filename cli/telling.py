@@ -1,0 +1,29 @@
+"""Telling others what an act did: the options `--to` and `--repository`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from ..quarantine.respond.incident import Incident
+from ..quarantine.respond.outlets import OUTLETS, Delivery, Message, post
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def tell_options(command: Command) -> Command:
+    """Add `--to OUTLET`, repeatable, as `outlets` and `--repository` as `repository`."""
+    command = click.option("--repository", metavar="OWNER/NAME", help="For --to github.")(command)
+    return click.option(
+        "--to", "outlets", multiple=True, type=click.Choice(OUTLETS), help="Tell; repeat."
+    )(command)
+
+
+def tell(
+    incident: Incident, message: Message, outlets: Sequence[str], repository: str | None
+) -> tuple[list[Delivery], str]:
+    """Send `message`; return what became of it, also in words, one indented line a message."""
+    sent = post(incident, message, outlets, repository=repository) if outlets else []
+    return sent, "".join(f"\n  {each.outlet}: {each.state}, {each.reply}" for each in sent)

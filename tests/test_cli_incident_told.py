@@ -1,0 +1,85 @@
+"""`shardward incident … --to`: a person is called at once, and told when it is over."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from helpers_incident import Desk
+from helpers_outlets import Receiver, secrets
+from helpers_respond import make_corpus
+
+from shardward.quarantine.respond.decisions import DecisionLog
+from shardward.quarantine.respond.incident import IncidentStore
+from shardward.quarantine.respond.scopes import Scope
+from shardward.quarantine.respond.status import Decision, active_skips
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path, make_corpus(tmp_path, documents=300, group=10))
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    running = Receiver()
+    yield running
+    running.close()
+
+
+def test_a_person_is_called_when_it_opens_and_is_confirmed_and_told_when_it_is_filed(
+    desk: Desk, receiver: Receiver
+) -> None:
+    env = secrets(receiver)
+    for words in (
+        ("open", "--onset", "60", "--detected", "62"),
+        ("confirm", "INC-0001"),
+    ):
+        result = desk.type(*words, "--to", "pagerduty", "--yes", env=env)
+        assert "pagerduty: delivered" in result.output, result.output
+    desk.json("not-data", "INC-0001", "--reason", "the learning rate", "--yes")
+    result = desk.type("file", "INC-0001", "--to", "pagerduty", "--yes", env=env)
+
+    assert "pagerduty: delivered" in result.output, result.output
+    assert [b["event_action"] for b in receiver.bodies] == ["trigger", "trigger", "resolve"]
+    assert len({b["dedup_key"] for b in receiver.bodies}) == 1
+
+
+@pytest.mark.parametrize("words", [("open", "--onset", "60"), ("confirm", "INC-0001")])
+def test_a_missing_secret_is_said_before_anything_is_done(
+    desk: Desk, words: tuple[str, ...]
+) -> None:
+    if words[0] == "confirm":
+        desk.json("open", "--onset", "60", "--yes")
+    before = [len(each.events()) for each in IncidentStore(desk.run.path).all()]
+
+    result = desk.type(*words, "--to", "slack", "--yes", env={"SHARDWARD_SLACK_URL": ""})
+
+    assert (result.exit_code, "SHARDWARD_SLACK_URL" in result.stderr) == (2, True)
+    assert [len(each.events()) for each in IncidentStore(desk.run.path).all()] == before
+
+
+def test_an_evaluation_that_hangs_is_stopped(desk: Desk, tmp_path: Path) -> None:
+    desk.json("open", "--onset", "60", "--detected", "62", "--yes")
+    (tmp_path / "eval.py").write_text("import time; time.sleep(60)")
+    command = f"{sys.executable} {tmp_path / 'eval.py'} {{spec}}"
+
+    result = desk.type("confirm", "INC-0001", "--eval", command, "--timeout", "0.5", "--yes")
+
+    assert (result.exit_code, "ran past 0.5 s" in result.stderr) == (1, True), result.output
+
+
+def test_a_skip_that_was_undone_can_be_made_again(desk: Desk) -> None:
+    desk.go("rewind")
+    log = DecisionLog(desk.run.path, manifest=desk.run.fingerprint)
+    skip = ("skip", "INC-0001", "--window", "60-65", "--yes")
+    desk.json(*skip)
+    log.append(Decision(action="undo", scope=Scope.of_entry(1), reason="wrong", actor="kim"))
+    desk.json("reopen", "INC-0001", "--reason", "once more", "--yes")
+    for words in (("confirm",), ("identify",), ("rewind",)):
+        desk.json(words[0], "INC-0001", *words[1:], "--yes")
+    desk.type(*skip)
+
+    assert len(active_skips(log.entries())) == 1
