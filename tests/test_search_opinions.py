@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import random
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -134,6 +135,13 @@ def test_a_source_of_tables_is_not_a_source_of_junk(tmp_path: Path) -> None:
 def test_a_source_that_is_wholly_degenerate_stays_flagged(tmp_path: Path) -> None:
     loops = [f"{prose(RNG, 5)} " * 100 for _ in range(60)]
     manifest = sources_corpus(tmp_path, [(text, "web") for text in loops])
+
+    assert {f.doc for f in scan_corpus(manifest).findings if f.verdict} == set(range(60))
+
+
+def test_a_source_of_nothing_but_base64_stays_flagged(tmp_path: Path) -> None:
+    blobs = [base64.encodebytes(RNG.randbytes(900)).decode() for _ in range(60)]
+    manifest = sources_corpus(tmp_path, [(text, "web") for text in blobs])
 
     assert {f.doc for f in scan_corpus(manifest).findings if f.verdict} == set(range(60))
 
