@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import click
 
 from ..loader.errors import ShardwardError
+from ..loader.files import FULL
 
 FAMILIES = {
     "corpus": "Index, show and verify corpora.",
@@ -24,6 +25,7 @@ FAMILIES = {
 """Family → the first line of its help, here so that `shardward --help` imports none of them."""
 
 EXIT_INTERRUPTED = 130
+FULL_DISK = "; free some there, or name a directory on another disk, and run the command again"
 
 
 class Families(click.Group):
@@ -71,7 +73,8 @@ def _fail(ctx: click.Context, message: str, exit_code: int) -> NoReturn:
 
 def _os_message(error: OSError) -> str:
     what = error.strerror or str(error) or type(error).__name__
-    return f"{error.filename}: {what.lower()}" if error.filename else what.lower()
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{what.lower()}{FULL_DISK if error.errno in FULL else ''}"
 
 
 @click.group(

@@ -19,6 +19,8 @@ NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 """What file systems say that have no locks."""
 NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES)
 """What file systems say that have no hard links."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What file systems say that have no room left."""
 
 _LOCK_PAUSE = 0.005
 
@@ -65,6 +67,17 @@ def publish_new(path: Path, data: bytes) -> bool:
         temporary.unlink(missing_ok=True)
     sync_directory(path.parent)
     return True
+
+
+@contextmanager
+def full_disk_named(path: Path) -> Iterator[None]:
+    """Give the error of a full disk the file name `path`, where it bears none of its own."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL and error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 @contextmanager

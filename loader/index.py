@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from .errors import CorpusError
-from .files import sync_directory, write_atomic
+from .files import full_disk_named, sync_directory, write_atomic
 from .formats import canonical_json
 from .index_scan import Columns, ShardScan, ShardScanner
 from .manifest import Manifest
@@ -90,7 +90,7 @@ def build_manifest(
     refuse_unfinished(join(root, uri) for uri in uris)
     encoder = resolve_tokenizer(tokenizer)
     columns = Columns(value=column, id=id_column, source=source_column)
-    with _published(target) as building:
+    with full_disk_named(target), _published(target) as building:
         totals = _scan_all(root, uris, columns, encoder=encoder, building=building, advance=advance)
         _write_header(building, root, columns, encoder, totals)
     return Manifest.load(target)

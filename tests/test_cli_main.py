@@ -51,6 +51,13 @@ def test_an_operating_system_error_names_the_file() -> None:
     assert (result.exit_code, result.stderr) == (1, "error: runs/a/run.json: permission denied\n")
 
 
+def test_a_full_disk_is_told_with_its_remedy() -> None:
+    result = run_raising(OSError(28, "No space left on device", "/data/out"))
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: /data/out: no space left on device; free some there")
+
+
 HOSTILE = "s\x1b]0;owned\x07\x1b[2J\u202e\r.parquet"
 
 

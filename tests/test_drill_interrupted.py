@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -42,6 +46,10 @@ def test_ctrl_c_leaves_whole_files_and_a_second_start_says_how_far_it_came(
     for path in out.rglob("*.parquet"):
         pq.read_metadata(path)
     assert not list(out.rglob("*.tmp"))
+    if phase == "corpus":  # nothing was made yet
+        with claim(out) as directory:
+            assert directory.path == out
+        return
     with pytest.raises(UsageError, match=f"stopped in its phase '{phase}'"):
         play(Quiet(), out=out, corpus=pattern, scale=SMALL)
 
@@ -51,15 +59,16 @@ def test_a_finished_drill_is_not_overwritten(tmp_path: Path) -> None:
         '{"format":"shardward.drill-state","phase":"done","seed":7,"version":1}'
     )
 
-    with pytest.raises(UsageError, match="a drill with seed 7 that ended"):
-        claim(tmp_path)
+    with pytest.raises(UsageError, match="a drill with seed 7 that ended"), claim(tmp_path):
+        pass
 
 
 def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("x")
 
-    with pytest.raises(UsageError, match="holds other files"):
-        claim(tmp_path)
+    with pytest.raises(UsageError, match="holds other files"), claim(tmp_path):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 def test_without_out_each_drill_gets_a_directory_of_its_own(
@@ -67,7 +76,63 @@ def test_without_out_each_drill_gets_a_directory_of_its_own(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    assert [claim(None).path.name for _ in range(2)] == ["0001", "0002"]
+    with claim(None) as first, claim(None) as second:
+        assert [first.path.name, second.path.name] == ["0001", "0002"]
+
+
+def test_a_second_drill_is_told_that_the_first_is_running(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with claim(out) as directory:
+        directory.note("train", {"seed": 1, "salted": True})
+        result = CliRunner().invoke(cli, ["drill", "--out", str(out)])
+
+        assert result.exit_code == 4
+        assert f"another drill is running in {out}, pid {os.getpid()} on " in result.stderr
+        assert "remove" not in result.stderr
+
+    with pytest.raises(UsageError, match="stopped in its phase 'train'"), claim(out):
+        pass
+
+
+def test_a_drill_that_was_killed_holds_its_directory_no_longer(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    code = (
+        "import os, sys; from pathlib import Path\n"
+        "from shardward.quarantine.drill.directory import claim\n"
+        "with claim(Path(sys.argv[1])) as directory:\n"
+        "    directory.note('find', {'seed': 1, 'salted': True}); os._exit(9)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(out)], check=False).returncode == 9
+
+    with pytest.raises(UsageError, match="stopped in its phase 'find'"), claim(out):
+        pass
+
+
+def test_a_drill_that_failed_on_its_corpus_leaves_the_directory_to_the_next(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "out"
+    wrong, small = corpus_of(tmp_path, "body", ["x" * 300]), tmp_path / "missing.parquet"
+    for corpus in (wrong, str(small), wrong):
+        with pytest.raises(CorpusError):
+            play(Quiet(), out=out, corpus=corpus, scale=SMALL)
+
+    with claim(out) as directory:
+        assert directory.path == out
+
+
+def test_a_full_disk_is_named_with_its_remedy(
+    tmp_path: Path, pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("shardward.quarantine.drill.prepare.write_corpus", fail)
+    out = tmp_path / "out"
+    result = CliRunner().invoke(cli, ["drill", "--corpus", pattern, "--out", str(out)])
+
+    assert result.exit_code == 1
+    assert f"error: {out}: no space left on device; free some there" in result.stderr
 
 
 def corpus_of(tmp_path: Path, column: str, texts: list[str]) -> str:

@@ -284,8 +284,10 @@ def test_a_crash_while_writing_leaves_no_half_shard(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(module, "rewrite_parquet", fail)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match="No space") as caught:
         rebuild(corpus, without(corpus, GONE), tmp_path / "out")
+
+    assert caught.value.filename == str(tmp_path / "out")
 
     assert [p.name for p in (tmp_path / "out").iterdir()] == [".rebuild"]
     assert not list((tmp_path / "out").rglob("*.parquet*"))

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...loader.errors import UsageError
+from ...loader.errors import Busy, UsageError
 from ...loader.files import exclusive_lock, write_atomic
 from ...loader.formats import canonical_json, check_format, parse_json
+from ...loader.run_locks import RankSlot, read_holder, take_slot
 
 FORMAT = "shardward.drill-state"
 STATE = "drill.json"
+LOCK = ".drill.lock"
+FIRST = "corpus"
+"""The phase in which a drill collects its text; until that is there, nothing is worth keeping."""
 DEFAULT = Path("drill-out")
 
 
@@ -62,33 +68,76 @@ class Directory:
         write_atomic(self.path / STATE, canonical_json(state) + b"\n")
 
 
-def claim(out: Path | None) -> Directory:
-    """Return the directory for a new drill; without `out` the next free one under `drill-out`.
+@contextmanager
+def claim(out: Path | None) -> Iterator[Directory]:
+    """Hold the directory of a new drill; without `out` the next free one under `drill-out`.
+
+    A drill that stopped before it wrote anything but `drill.json` leaves the directory free.
 
     Raises:
+        Busy: another drill is running there.
         UsageError: `out` holds a drill already, finished or not, or anything else.
     """
-    if out is None:
-        with exclusive_lock(DEFAULT / ".lock"):
-            taken = [int(path.name) for path in DEFAULT.iterdir() if path.name.isdecimal()]
-            path = DEFAULT / f"{max(taken, default=0) + 1:04d}"
-            path.mkdir()
-        return Directory(path=path)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(_occupied(out))
-    out.mkdir(parents=True, exist_ok=True)
-    return Directory(path=out)
+    path = _next_free() if out is None else out
+    _refuse_foreign(path)
+    path.mkdir(parents=True, exist_ok=True)
+    slot = _lock(path)
+    try:
+        if not _untouched(path):
+            raise UsageError(_stopped(path))
+        yield Directory(path=path)
+    finally:
+        slot.release()
 
 
-def _occupied(out: Path) -> str:
-    state = out / STATE if out.is_dir() else out
-    if out.is_dir() and state.is_file():
-        value = parse_json(state.read_bytes(), where=str(state))
-        check_format(value, name=FORMAT, version=1, where=str(state))
-        ended = "ended" if value["phase"] == "done" else f"stopped in its phase {value['phase']!r}"
-        return (
-            f"{out} holds a drill with seed {value['seed']} that {ended}; a drill never goes on "
-            f"with another's files: look at them, then give another --out or remove {out}"
-        )
-    what = "holds other files" if out.is_dir() else "is a file"
-    return f"{out} {what}; give --out an empty or new directory"
+def _next_free() -> Path:
+    with exclusive_lock(DEFAULT / ".lock"):
+        taken = [int(path.name) for path in DEFAULT.iterdir() if path.name.isdecimal()]
+        path = DEFAULT / f"{max(taken, default=0) + 1:04d}"
+        path.mkdir()
+    return path
+
+
+def _lock(path: Path) -> RankSlot:
+    try:
+        return take_slot(path / LOCK, "drill")
+    except Busy as error:
+        holder = read_holder(path / LOCK)
+        who = f"pid {holder.pid} on {holder.host}" if holder else "pid unknown"
+        raise Busy(
+            f"another drill is running in {path}, {who}; wait for it, or give another --out"
+        ) from error
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Refuse what is no directory, or holds files that are no drill's, before it is touched."""
+    if not path.exists():
+        return
+    if not path.is_dir():
+        raise UsageError(f"{path} is a file; give --out an empty or new directory")
+    names = {entry.name for entry in path.iterdir()}
+    if names and not names & {STATE, LOCK}:
+        raise UsageError(f"{path} holds other files; give --out an empty or new directory")
+
+
+def _untouched(path: Path) -> bool:
+    """Whether nothing lies there but what a drill writes before it has a corpus."""
+    names = {entry.name for entry in path.iterdir()} - {LOCK}
+    return not names or (names == {STATE} and _state(path)["phase"] == FIRST)
+
+
+def _state(path: Path) -> dict[str, Any]:
+    value = parse_json((path / STATE).read_bytes(), where=str(path / STATE))
+    check_format(value, name=FORMAT, version=1, where=str(path / STATE))
+    return value
+
+
+def _stopped(path: Path) -> str:
+    if not (path / STATE).is_file():
+        return f"{path} holds other files; give --out an empty or new directory"
+    state = _state(path)
+    ended = "ended" if state["phase"] == "done" else f"stopped in its phase {state['phase']!r}"
+    return (
+        f"{path} holds a drill with seed {state['seed']} that {ended}; a drill never goes on "
+        f"with another's files: look at them, then give another --out or remove {path}"
+    )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...loader.errors import IncidentError
+from ...loader.files import full_disk_named
 from ...loader.run import Run
 from ...loader.stream import ShardLoader
 from ..diagnose.events import Event
@@ -14,7 +15,7 @@ from ..diagnose.monitor import Monitor
 from ..ledger import Ledger
 from . import prepare, result
 from .clock import Clock
-from .directory import claim
+from .directory import Directory, claim
 from .heldout import heldout_tokens
 from .narrator import Narrator
 from .responding import respond
@@ -45,13 +46,27 @@ def play(
         scale: sizes; None is the scale that fits three minutes on two cores.
 
     Raises:
+        Busy: another drill is running in `out`.
         UsageError: `out` holds something.
+        OSError: as the system says; a full disk names `out`.
         CorpusError: text that cannot be read, or too little of it.
         IncidentError: the salted run did not spike, or no other signal agreed.
         IntegrityError: a proof from the record failed.
     """
     scale = scale or Scale()
-    directory = claim(out)
+    with claim(out) as directory, full_disk_named(directory.path):
+        return _play(narrator, directory, scale, seed=seed, corpus=corpus, salted=salted)
+
+
+def _play(
+    narrator: Narrator,
+    directory: Directory,
+    scale: Scale,
+    *,
+    seed: int,
+    corpus: str | None,
+    salted: bool,
+) -> dict[str, Any]:
     facts = {"seed": seed, "salted": salted}
     clock = Clock(directory=directory, narrator=narrator, facts=facts)
     with reproducible(scale.threads):

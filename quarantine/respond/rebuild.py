@@ -22,7 +22,13 @@ import pyarrow.parquet as pq
 import xxhash
 
 from ...loader.errors import CorpusError, IntegrityError, MismatchError, UsageError
-from ...loader.files import exclusive_lock, publish_new, sync_directory, write_atomic
+from ...loader.files import (
+    exclusive_lock,
+    full_disk_named,
+    publish_new,
+    sync_directory,
+    write_atomic,
+)
 from ...loader.formats import canonical_json, parse_json
 from ...loader.sources.contract import reading
 from ...loader.sources.opening import join, open_input
@@ -72,7 +78,7 @@ def rebuild(
     gone = revision.documents if documents is None else np.unique(documents)
     _check_subset(gone, revision)
     _check_outside(manifest, out)
-    with exclusive_lock(out / WORK / "lock"):
+    with full_disk_named(out), exclusive_lock(out / WORK / "lock"):
         _claim(out, manifest, revision, gone)
         shards = []
         for shard in manifest.shards:
