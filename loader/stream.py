@@ -35,7 +35,7 @@ from .stream_load import (
     load_loader_revision,
 )
 from .stream_stats import LoaderStats
-from .stream_warnings import StepWarnings, warn_if_left_behind
+from .stream_warnings import StepWarnings, warn_if_left_behind, warn_if_started_over
 from .topology import Topology
 from .walk import EpochEnd, Place
 
@@ -161,6 +161,8 @@ class ShardLoader:
             return None
         source = self._source
         check_recorded(self.run, loaded)
+        if loaded.piece is None:
+            warn_if_started_over(self.run)
         piece = self.run.open_piece(
             cursor=loaded,
             topology=self.topology,

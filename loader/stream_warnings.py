@@ -12,6 +12,18 @@ LOG = logging.getLogger(__name__)
 BLANKED_SHARE_WARNING = 0.02
 
 
+def warn_if_started_over(run: Run) -> None:
+    """Log that a run with history is about to begin at step 1 again."""
+    head = run.head()
+    if head is not None and head.step is None:
+        LOG.warning(
+            "the run in %s has got to piece %d and starts again at step 1, since no cursor was "
+            "given; to go on, load a checkpoint and pass its cursor",
+            run.path,
+            head.piece,
+        )
+
+
 def warn_if_left_behind(run: Run, piece: int, step: int) -> None:
     """Log that the run's head was moved away from under a living trainer.
 
