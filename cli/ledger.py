@@ -18,7 +18,9 @@ from .ledger_options import (
     QUICK_SECONDS,
     SEGMENT_TABLE,
     answer,
+    check_documents,
     corpus_of,
+    ended_at_once,
     ledger_options,
     limit_option,
     named,
@@ -30,7 +32,7 @@ from .ledger_options import (
     view_json,
 )
 from .ledger_upkeep import export, ingest, rebuild, stats, verify
-from .output import emit, json_option, run_option, table
+from .output import emit, json_option, run_option, say, table
 
 STEP_TABLE = (
     "step",
@@ -194,7 +196,8 @@ def doc(
 ) -> None:
     """Show every step that documents DOCS fed.
 
-    DOCS are ordinals, or the corpus's own ids, which are looked up in its id column.
+    DOCS are ordinals, or the corpus's own ids, which are looked up in its id column. Exit 1 if the
+    corpus has no such document.
 
     \b
     Examples:
@@ -206,11 +209,13 @@ def doc(
     found = Run.open(run)
     view = view_from(found, **history)
     ordinals = ordinals_of(found, manifest, docs, by_id=by_id)
+    corpus = corpus_of(found, manifest)
+    check_documents(corpus, ordinals)
     with opened(found, manifest) as book:
         rows = book.document_steps(ordinals, view)
-    rows, texts = named(
-        corpus_of(found, manifest), rows, show=show, most=None if as_json else limit
-    )
+    if not rows.num_rows:
+        say("these documents fed no step of this history")
+    rows, texts = named(corpus, rows, show=show, most=None if as_json else limit)
     answer(
         as_json,
         {"command": "doc", "docs": ordinals, **view_json(view)},
@@ -291,8 +296,9 @@ def source(
 def check(*, run: Path, manifest: Path | None, as_json: bool, **history: Any) -> None:
     """Look for samples delivered twice or not at all, gaps, disagreements and damage.
 
-    Exit 5 if the record cannot be trusted as it is; notes such as steps that some ranks have not
-    recorded yet do not count.
+    Exit 5 if the record cannot be trusted as it is: also if a journal is missing, cut or garbage,
+    or if a rank never recorded a step that a later piece went on from. Notes do not count, such as
+    steps that some ranks have not recorded yet, or a journal's torn tail.
 
     \b
     Examples:
@@ -348,7 +354,7 @@ def sql(*, query: str, timeout: float, limit: int, run: Path, as_json: bool) -> 
     Examples:
       shardward ledger sql "SELECT step, loss FROM telemetry_wide WHERE loss > 4" --run runs/7b
     """
-    with opened(Run.open(run), None) as book:
+    with opened(Run.open(run), None) as book, ended_at_once():
         rows = book.sql(query, most=None if as_json else limit + 1, seconds=timeout)
     answer(as_json, {"command": "sql", "query": query}, rows, title="", limit=limit, cut=True)
 

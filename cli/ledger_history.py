@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ..loader.run import Run
+from ..quarantine.ledger.history import epochs_run
 from ..quarantine.ledger.names import Excerpt
 from .ledger_options import (
     LARGEST,
@@ -22,7 +23,7 @@ from .ledger_options import (
     view_from,
     view_json,
 )
-from .output import json_option, run_option
+from .output import json_option, run_option, say
 
 TIMELINE_TABLE = (
     "piece",
@@ -70,6 +71,11 @@ def sample(
     view = view_from(found, **history)
     with opened(found, manifest) as book:
         rows = book.sample(position, epoch, view)
+        epochs = [] if rows.num_rows else epochs_run(book.database, book.spans(view))
+    if not rows.num_rows:
+        ran = ", ".join(map(str, epochs)) or "none"
+        never = "" if epoch in epochs else f"; epoch {epoch} was never run, the epochs are: {ran}"
+        say(f"position {position} of epoch {epoch} was not delivered in this history{never}")
     filled = rows.num_rows > 0 and rows["doc"].null_count == 0
     texts: list[Excerpt | None] = []
     if filled:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,12 +14,14 @@ import click
 import pyarrow as pa
 from rich.console import Console
 
-from ..loader.errors import NotFound, ShardwardError, UsageError
+from ..loader.errors import IntegrityError, NotFound, ShardwardError, UsageError
 from ..loader.manifest import Manifest
 from ..loader.records import finite_json
 from ..loader.run import Run
 from ..quarantine.ledger import ALL, EFFECTIVE, Ledger, View, at_checkpoint
+from ..quarantine.ledger.check import Problem
 from ..quarantine.ledger.names import Excerpt, excerpts, find_ids, load_corpus, with_names
+from ..quarantine.ledger.stoppable import Unstoppable
 from .output import (
     SCHEMA_VERSION,
     clean,
@@ -55,6 +59,7 @@ LARGEST = (1 << 63) - 1
 """The largest step, position or document that the formats can hold."""
 
 ROWS_AT_ONCE = 4096
+EXIT_INTERRUPTED = 130
 limit_option = click.option(
     "--limit",
     type=click.IntRange(min=0),
@@ -167,6 +172,47 @@ def ordinals_of(run: Run, manifest: Path | None, words: Sequence[str], *, by_id:
         with progress("looking ids up (blocks)", corpus.header.blocks) as advance:
             ordinals += find_ids(corpus, ids, advance)
     return ordinals
+
+
+def check_documents(corpus: Manifest | None, ordinals: Sequence[int]) -> None:
+    """Refuse ordinals that the corpus does not reach to; without a manifest nobody knows.
+
+    Raises:
+        NotFound: the corpus has fewer documents.
+    """
+    if corpus is None or not ordinals or max(ordinals) < corpus.header.documents:
+        return
+    raise NotFound(
+        f"there is no document {max(ordinals)}, the corpus has {corpus.header.documents}; "
+        "the first is 0"
+    )
+
+
+def fail_on(problems: Sequence[Problem]) -> None:
+    """Raise for the first serious problem, with the number of those behind it.
+
+    Raises:
+        IntegrityError: there is one.
+    """
+    serious = [problem.message for problem in problems if problem.serious]
+    if serious:
+        more = f" (and {len(serious) - 1} more)" if len(serious) > 1 else ""
+        raise IntegrityError(f"{serious[0]}{more}; see `shardward ledger check`")
+
+
+@contextmanager
+def ended_at_once() -> Iterator[None]:
+    """End the process when a query goes on although it was stopped.
+
+    Closing the ledger would wait for the query. Nothing is lost: it only read, and what was
+    ingested before it is committed.
+    """
+    try:
+        yield
+    except Unstoppable as error:
+        say(f"error: {error}")
+        sys.stdout.flush()
+        os._exit(EXIT_INTERRUPTED if error.interrupted else error.exit_code)
 
 
 def named(

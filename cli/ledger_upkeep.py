@@ -13,7 +13,7 @@ from ..loader.run import Run
 from ..quarantine.ledger.export import FORMATS, ORDERS
 from ..quarantine.ledger.location import ledger_path
 from ..quarantine.ledger.rebuild import rebuild as rebuild_ledger
-from .ledger_options import ledger_options, opened, step_range, view_from, view_json
+from .ledger_options import fail_on, ledger_options, opened, step_range, view_from, view_json
 from .output import (
     acts,
     emit,
@@ -33,7 +33,7 @@ def ingest(*, run: Path, as_json: bool) -> None:
     """Read everything new in the journals into the ledger.
 
     Questions do this by themselves; do it now and then to keep them quick. Exit 5 if ranks or
-    replicas recorded a step differently.
+    replicas recorded a step differently, or if a journal is missing, cut or garbage.
 
     \b
     Examples:
@@ -41,6 +41,7 @@ def ingest(*, run: Path, as_json: bool) -> None:
     """
     with opened(Run.open(run), None, 0) as book, progress("reading journals (bytes)") as advance:
         report = book.ingest(advance=advance)
+        damage = book.journal_problems()
 
     def render(console: Console) -> None:
         console.print(
@@ -50,6 +51,7 @@ def ingest(*, run: Path, as_json: bool) -> None:
     emit(as_json, {"question": {"command": "ingest"}, "report": report}, render)
     if report.disagreements:
         raise IntegrityError(report.disagreements[0].message)
+    fail_on(damage)
 
 
 @click.command()
@@ -116,7 +118,8 @@ def verify(
 ) -> None:
     """Read the corpus again and compare it with the digests recorded in training.
 
-    Exit 5 if a step's documents are no longer what they were, naming the first.
+    Exit 5 if a step's documents are no longer what they were, naming the first, or if a journal is
+    missing, cut or garbage, so that steps could not be compared.
 
     \b
     Examples:
@@ -134,6 +137,7 @@ def verify(
             stop_after=1 << 62 if keep_going else 1,
             advance=advance,
         )
+        damage = book.journal_problems()
 
     def render(console: Console) -> None:
         rows = [(d.step, d.piece, d.rank, d.recorded, d.found) for d in result.differences]
@@ -148,6 +152,7 @@ def verify(
             f"step {worst.step} of piece {worst.piece}, rank {worst.rank}: the documents are no "
             "longer what was recorded; see `shardward corpus verify` for the shard"
         )
+    fail_on(damage)
 
 
 @click.command()

@@ -102,15 +102,18 @@ def _twice_recorded(database: Database, where: str, limit: int) -> Iterator[Prob
 
 
 def _incomplete(database: Database, where: str, limit: int) -> Iterator[Problem]:
+    """A step may become complete until a piece starts behind it: then a record is lost."""
     query = (
-        "SELECT piece, step, ranks, dp_size FROM all_steps WHERE {} AND NOT complete "
-        "ORDER BY step, piece"
+        "FROM (SELECT piece, step, ranks, dp_size, (SELECT min(c.piece) FROM pieces c "
+        "WHERE c.parent = all_steps.piece AND c.fork_step >= all_steps.step) AS child "
+        "FROM all_steps WHERE {} AND NOT complete) ORDER BY child IS NULL, step, piece"
     )
-    for piece, step, ranks, size in _rows(database, query, where, limit):
+    for piece, step, ranks, size, child in _rows(database, query, where, limit):
+        behind = "" if child is None else f", and piece {child} went on from behind it"
         yield Problem(
-            kind="incomplete_step",
-            serious=False,
-            message=f"step {step} is recorded by {ranks} of {size} ranks",
+            kind="incomplete_step" if child is None else "step_never_recorded",
+            serious=child is not None,
+            message=f"step {step} is recorded by {ranks} of {size} ranks{behind}",
             piece=piece,
             step=step,
         )

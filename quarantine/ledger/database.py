@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ import pyarrow as pa
 from ...loader.errors import Busy, FormatError, MismatchError, ShardwardError, UsageError
 from ...schemas import load_sql
 from .faults import Damaged, Outdated, damaged, is_damage, is_shortage
+from .stoppable import OutOfTime, Unstoppable, stoppable
 
 if TYPE_CHECKING:
     from ...loader.run import Run
@@ -126,22 +128,20 @@ class Database:
 
         Raises:
             UsageError: it is no single SELECT, or DuckDB refuses it.
-            ShardwardError: its time was over.
+            OutOfTime: its time was over.
+            Unstoppable: its time was over, or Ctrl-C came, and DuckDB did not react.
             Damaged: the file is damaged. Nothing is repaired for a query that someone typed.
         """
         with self._cursor() as cursor:
             try:
                 _check_select(cursor, query)
                 cursor.execute("BEGIN TRANSACTION READ ONLY")
-                with _stopped_after(cursor, seconds):
-                    rows = cursor.sql(query)
-                    if most is not None:
-                        rows = rows.limit(most)
-                    return with_unique_names(rows.to_arrow_table())
-            except duckdb.InterruptException as error:
-                raise ShardwardError(
-                    f"the query ran for {seconds} s and was stopped; narrow it (conditions on "
-                    "step are cheap), or give it more time with --timeout"
+                fetch = partial(_fetch, cursor, query, most)
+                return stoppable(fetch, cursor.interrupt, seconds=seconds)
+            except OutOfTime as error:
+                raise OutOfTime(
+                    f"{error}; narrow it (conditions on step are cheap), or give it more time "
+                    "with --timeout"
                 ) from error
             except duckdb.Error as error:
                 if is_damage(error):
@@ -196,8 +196,12 @@ class Database:
             with self.reading():
                 cursor.execute("USE ledger")
             yield cursor
-        finally:
+        except Unstoppable:
+            raise  # its query still runs, and a cursor in use refuses to be closed
+        except BaseException:
             cursor.close()
+            raise
+        cursor.close()
 
     def _prepare(self) -> None:
         with self._cursor() as cursor:
@@ -299,15 +303,8 @@ def _check_select(cursor: duckdb.DuckDBPyConnection, query: str) -> None:
         )
 
 
-@contextmanager
-def _stopped_after(cursor: duckdb.DuckDBPyConnection, seconds: float | None) -> Iterator[None]:
-    """Interrupt what `cursor` does when the time is over."""
-    if seconds is None:
-        yield
-        return
-    timer = threading.Timer(seconds, cursor.interrupt)
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+def _fetch(cursor: duckdb.DuckDBPyConnection, query: str, most: int | None) -> pa.Table:
+    rows = cursor.sql(query)
+    if most is not None:
+        rows = rows.limit(most)
+    return with_unique_names(rows.to_arrow_table())

@@ -118,6 +118,14 @@ def sample_rows(
     return pa.concat_tables(parts)
 
 
+def epochs_run(database: Database, spans: tuple[Span, ...]) -> list[int]:
+    """Return the epochs that the history has a record of."""
+    rows = database.rows(
+        f"SELECT DISTINCT epoch FROM deliveries WHERE {condition(spans)} ORDER BY epoch"  # noqa: S608
+    )
+    return [int(epoch) for (epoch,) in rows]
+
+
 def stats(database: Database, run: Run) -> dict[str, object]:
     """Return counts of rows, bytes of files, and how much has not been read yet."""
     counts = database.table(

@@ -23,6 +23,7 @@ from .documents import document_steps
 from .export import export
 from .history import diff, sample_rows, stats, timeline
 from .ingest import IngestReport, ingest, sync_history
+from .journal_health import journal_problems
 from .location import ledger_path
 from .names import load_corpus
 from .places import shard_of, shard_steps, source_steps
@@ -285,7 +286,12 @@ class Ledger:
         spans = self.spans(branch)
         parts = [(span,) for span in spans] if view_of(branch).everything else [spans]
         found = [problem for part in parts for problem in check(self.database, part)]
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys([*found, *journal_problems(self.database, self.run)]))
+
+    @repairing
+    def journal_problems(self) -> tuple[Problem, ...]:
+        """Return what is wrong with the journal files of all pieces, as `check` does too."""
+        return journal_problems(self.database, self.run)
 
     def sql(self, query: str, *, most: int | None = None, seconds: float | None = None) -> pa.Table:
         """Return the rows of one SELECT over the tables and views of `schemas/ledger.sql`.
@@ -297,7 +303,8 @@ class Ledger:
 
         Raises:
             UsageError: it is anything else than one SELECT, or refused by DuckDB.
-            ShardwardError: its time was over.
+            OutOfTime: its time was over.
+            Unstoppable: its time was over, or Ctrl-C came, and DuckDB did not react.
             Damaged: the file is damaged; unlike the other questions, this one repairs nothing.
         """
         return self.database.select(query, most=most, seconds=seconds)
