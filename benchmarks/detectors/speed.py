@@ -1,9 +1,8 @@
-"""How fast the detectors and the search run, beside the peers that are installed, in one run.
+"""How fast the detectors and the search run; `peers.py` times other packages.
 
     taskset -c 1 python benchmarks/detectors/speed.py ../shared/corpus [--scan-documents 4000000]
 
-Prints one JSON object per result: process CPU time of one core, medians of five. A peer that is
-not installed is named as such. Cold compile is measured in a fresh process with an empty cache.
+Prints one JSON object per result: process CPU time of one core, medians of five. Cold compile is measured in a fresh process with an empty cache.
 """
 
 from __future__ import annotations
@@ -19,13 +18,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from datasketch import MinHash
 
 from shardward.loader.index import build_manifest
 from shardward.quarantine.search.band_scan import rows_sharing_a_band, value_set
@@ -33,11 +30,9 @@ from shardward.quarantine.search.columns import TextChunk, chunk_of, text_chunks
 from shardward.quarantine.search.features import measure
 from shardward.quarantine.search.index_job import build_signatures
 from shardward.quarantine.search.rows import index_chunk
-from shardward.quarantine.search.shingles import shingle_hash, shingles
 from shardward.quarantine.search.signature import BANDS, sign
 
 COPIES = 12
-PEERS = ("datatrove", "rensa", "gaoya", "text_dedup", "FastSketchLSH")
 COLD = """
 import time; start = time.perf_counter()
 from shardward.quarantine.search.columns import chunk_of
@@ -78,24 +73,6 @@ def throughput(chunk: TextChunk) -> None:
         ("index_rows", lambda: index_chunk(chunk)),
     ):
         result(name, size / cpu(function), "MB/s/core", documents=len(chunk), megabytes=size)
-
-
-def peers(chunk: TextChunk) -> None:
-    """datasketch over our own shingles; other peers as installed."""
-    rows = list(range(0, len(chunk), 60))
-    texts = [chunk.text(row) for row in rows]
-    size = sum(len(chunk.view(row)) for row in rows) / 1e6
-
-    def run() -> None:
-        for text in texts:
-            sketch = MinHash(num_perm=128, seed=1, hashfunc=shingle_hash)
-            if found := shingles(text):
-                sketch.update_batch(found)
-
-    result("signature.datasketch", size / cpu(run, 1), "MB/s/core", documents=len(texts))
-    for name in PEERS:
-        if find_spec(name) is None:
-            result(f"signature.{name}", 0.0, "MB/s/core", note="not installed")
 
 
 def job(folder: str, workers: int, copies: int = 1) -> float:
@@ -193,7 +170,6 @@ def main() -> None:
     tables = [pq.read_table(p) for p in sorted(Path(options.corpus).glob("*.parquet"))]
     (chunk,) = text_chunks(pa.concat_tables(tables)["text"].combine_chunks())
     throughput(chunk)
-    peers(chunk)
     job(options.corpus, 0)
     alone, pair = job(options.corpus, 1, COPIES), job(options.corpus, 2, COPIES)
     result("index_job.scaling", alone / pair, "times on 2 workers", copies=COPIES)
