@@ -2,7 +2,8 @@
 
     taskset -c 1 python benchmarks/detectors/speed.py ../shared/corpus [--scan-documents 4000000]
 
-Prints one JSON object per result: process CPU time of one core, medians of five. Cold compile is measured in a fresh process with an empty cache.
+Prints one JSON object per result: process CPU time of one core, medians of five. Cold
+compile is measured in a fresh process with an empty cache.
 """
 
 from __future__ import annotations
