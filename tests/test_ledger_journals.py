@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from helpers_ledger import cursor, make_run, train
+from helpers_ledger import cursor, make_run, train, train_really
 
 from shardward.cli.main import cli
 from shardward.loader.run import Run
@@ -64,7 +64,17 @@ def test_a_journal_shorter_than_what_was_read_is_a_problem(run: Run) -> None:
 def test_a_journal_that_was_read_and_is_gone_is_a_problem(run: Run) -> None:
     run.journal_path(2, 0).unlink()
 
-    assert serious(run)["journal_missing"]
+    assert serious(run) == {"journal_missing": True}
+
+
+def test_verify_does_not_pass_a_run_whose_journal_is_cut(tmp_path: Path) -> None:
+    run, _ = train_really(tmp_path)
+    whole = shardward("ledger", "verify", "--run", run.path)
+    os.truncate(run.journal_path(1, 0), 700)
+    cut = shardward("ledger", "verify", "--run", run.path)
+
+    assert (whole.exit_code, cut.exit_code) == (0, 5)
+    assert "has 700 bytes" in cut.stderr
 
 
 def test_a_journal_whose_steps_a_later_piece_names_is_missed(run: Run) -> None:

@@ -3,7 +3,7 @@ steps that later pieces, the head, checkpoints or a rewind's orders say they onc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 from ...loader.errors import FormatError
@@ -27,14 +27,14 @@ def journal_problems(database: Database, run: Run, *, limit: int = 100) -> tuple
 
     Ingest first: what has not been read yet is not judged, but for its tail.
     """
-    found = [*_shortages(database, run), *_beginnings(database, run), *_tails(database, run)]
-    reported = {problem.message.split()[1] for problem in found}
-    found += [
-        problem
-        for problem in _lost(database, run)
-        if problem.kind != "journal_missing" or problem.message.split()[1] not in reported
+    found = [
+        *_shortages(database, run),
+        *_beginnings(database, run),
+        *_tails(database, run),
+        *_lost(database, run),
     ]
-    return tuple(found[:limit])
+    # A crash of a node tears many tails; those notes must not push a problem out.
+    return tuple(sorted(found, key=lambda problem: not problem.serious)[:limit])
 
 
 def _shortages(database: Database, run: Run) -> Iterator[Problem]:
@@ -98,14 +98,18 @@ def _tails(database: Database, run: Run) -> Iterator[Problem]:
 
 
 def _lost(database: Database, run: Run) -> Iterator[Problem]:
+    """Journals that were read and are gone are left to `_shortages`."""
+    known = watermarks(database)
     claims = _claims(database, run)
     ends = dict(database.rows("SELECT piece, max(step) FROM deliveries GROUP BY piece"))
     for piece in run.pieces():
         claim = claims.get(piece.piece)
         if claim is None or claim[0] < piece.first_step:
-            yield from _silent(run, piece)
+            yield from _silent(run, piece, known)
             continue
-        missing = [path for path in _journals(run, piece) if not path.exists()]
+        missing = [
+            path for path in _journals(run, piece) if path.name not in known and not path.exists()
+        ]
         for path in missing:
             yield _problem(
                 "journal_missing",
@@ -125,8 +129,8 @@ def _lost(database: Database, run: Run) -> Iterator[Problem]:
             )
 
 
-def _silent(run: Run, piece: Piece) -> Iterator[Problem]:
-    if not any(path.exists() for path in _journals(run, piece)):
+def _silent(run: Run, piece: Piece, known: Container[str]) -> Iterator[Problem]:
+    if not any(path.name in known or path.exists() for path in _journals(run, piece)):
         yield Problem(
             kind="piece_silent",
             serious=False,
