@@ -97,6 +97,7 @@ def check(
     if plot is not None and plot.suffix not in (".html", ".png"):
         raise UsageError(f"--plot {plot} must end in .html or .png")
     log, events = _events(file, options)
+    _say_if_unjudged(log, _config(log, options))
     fragile = fragility(log.series["loss"], events)
     shown = [event for event in events if event.page or blips or event.kind != "blip"]
     payload = {
@@ -147,6 +148,16 @@ def _events(file: Path, options: dict[str, Any]) -> tuple[Log, list[Event]]:
         return log, detect(log.series, config)
     with progress(f"judging {file.name}", points) as advance:
         return log, detect(log.series, config, advance=advance)
+
+
+def _say_if_unjudged(log: Log, config: MonitorConfig) -> None:
+    """A log that ends in the warm-up shows no events, and nobody should take that for health."""
+    steps = log.series["loss"].steps
+    if len(steps) and int(steps.max()) <= config.warmup_steps:
+        say(
+            f"all {len(steps)} points lie in the warm-up, up to step {config.warmup_steps}, so no "
+            "spike was looked for: say --short-run or --warmup"
+        )
 
 
 _COLUMNS = {"step": "step", "loss": "loss", "grad_norm": "gradient"}

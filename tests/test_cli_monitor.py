@@ -143,3 +143,11 @@ def test_twin_runs_on_the_same_data_are_recognised(tmp_path: Path) -> None:
 @pytest.mark.parametrize("loss", [np.full(800, 2.0), np.array([2.0]), np.zeros(800)])
 def test_constant_and_single_row_logs_page_nobody(tmp_path: Path, loss: Array) -> None:
     assert shardward("check", logged(tmp_path, loss)).exit_code == 0
+
+
+def test_a_log_that_ends_in_the_warm_up_is_not_called_healthy(tmp_path: Path) -> None:
+    log = logged(tmp_path, np.full(400, 2.0))
+    result = shardward("check", log)
+
+    assert "all 400 points lie in the warm-up, up to step 500" in result.stderr
+    assert "warm-up" not in shardward("check", log, "--short-run").stderr

@@ -91,11 +91,14 @@ def paths(session: Session, extra: Mapping[str, Path]) -> dict[str, str]:
     return {name: str(path) for name, path in named.items()}
 
 
-def next_commands(session: Session, *, incident: str | None, step: int) -> list[str]:
-    """Return what a curious person would type next."""
+def next_commands(
+    session: Session, *, incident: str | None, step: int, branch: int | None = None
+) -> list[str]:
+    """Return what a curious person would type next; `branch` is the piece that spiked."""
     run, manifest = session.directory.run, session.directory.manifest
+    where = "" if branch is None else f" --branch {branch}"
     commands = [
-        f"shardward ledger step {step} --run {run}",
+        f"shardward ledger step {step}{where} --run {run}",
         f"shardward ledger check --run {run}",
         f"shardward corpus show --manifest {manifest}",
     ]
@@ -174,6 +177,7 @@ def solved(
             session,
             incident=response.looked.incident.id,
             step=response.looked.event.onset,
+            branch=response.rewound.plan.checkpoint.piece,
         ),
     }
 
