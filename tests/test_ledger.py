@@ -135,9 +135,10 @@ def test_a_history_that_lacks_its_beginning_is_a_problem(run: Run) -> None:
     train(run, range(4, 8), cursor(3, 1))
     run.journal_path(1, 0).unlink()
     with Ledger.open(run) as ledger:
-        (problem,) = ledger.check()
+        gap, journal = ledger.check()
 
-    assert (problem.kind, problem.message) == ("missing_steps", "no record of steps 1 to 3")
+    assert (gap.kind, gap.message) == ("missing_steps", "no record of steps 1 to 3")
+    assert (journal.kind, journal.serious) == ("journal_missing", True)
 
 
 def test_L14_step_n_is_the_batch_trained_at_n(run: Run) -> None:
