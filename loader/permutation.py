@@ -91,6 +91,9 @@ class Permutation:
     def _walk(self, values: Int64Array, step: Callable[[UInt64Array], UInt64Array]) -> Int64Array:
         """Apply `step` until every value is back inside the domain."""
         source = np.ascontiguousarray(values, dtype=np.int64)
+        # An element from outside would walk cycles that never come back inside.
+        if source.size and not 0 <= int(source.min()) <= int(source.max()) < self.size:
+            raise IndexError(f"an element is outside 0..{self.size - 1}")
         result = np.empty(source.size, dtype=np.int64)
         limit = np.uint64(self.size)
         for start in range(0, source.size, _CHUNK):

@@ -9,6 +9,7 @@ import pytest
 
 from shardward.loader.cursor import Cursor
 from shardward.loader.errors import FormatError
+from shardward.loader.permutation import Permutation
 from shardward.loader.schedule import BatchSchedule
 
 GOOD = Cursor(plan_id="a" * 64, epoch=1, position=7, step=3, piece=2).to_json()
@@ -56,3 +57,10 @@ def test_a_constant_batch_may_be_given_in_several_ways(batch: Any) -> None:
 def test_a_schedule_that_says_nothing_for_a_step_is_refused(pairs: Any) -> None:
     with pytest.raises(ValueError, match=r"schedule starts at step 1|at least one sample"):
         BatchSchedule(pairs=pairs)
+
+
+@pytest.mark.parametrize("size", [5, 1000])
+@pytest.mark.parametrize("outside", [-1001, 1000])
+def test_an_element_outside_a_permutation_is_refused(size: int, outside: int) -> None:
+    with pytest.raises(IndexError):
+        Permutation(size, 7).forward(np.array([0, outside], dtype=np.int64))
