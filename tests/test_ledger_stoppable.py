@@ -42,12 +42,32 @@ def test_ctrl_c_ends_a_query_with_130(tmp_path: Path, kind: str) -> None:
         assert process.stderr is not None
         assert process.stderr.readline() == "begun\n"
         process.send_signal(signal.SIGINT)
-        said = process.stderr.read()
-        code = process.wait(20)
+        try:
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
+        code = process.returncode
 
     assert code == 130
     assert said.startswith("error: interrupted")
     assert "Traceback" not in said
+
+
+def test_ctrl_c_while_the_query_is_being_started_stops_it_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stopped = threading.Event()
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        stoppable(stopped.wait, stopped.set, seconds=None)
+
+    assert stopped.is_set()
 
 
 def test_the_time_limit_ends_a_query(tmp_path: Path) -> None:

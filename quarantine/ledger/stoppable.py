@@ -6,9 +6,10 @@ query gets a thread of its own, and the caller waits where it can be interrupted
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from typing import TypeVar
 
 from ...loader.errors import ShardwardError
@@ -51,10 +52,12 @@ def stoppable(work: Callable[[], T], interrupt: Callable[[], None], *, seconds: 
         OutOfTime: so was it when its time was over.
         Unstoppable: either, and the work did not react within 2 seconds.
     """
-    pool = ThreadPoolExecutor(1, thread_name_prefix="ledger-query")
-    future = pool.submit(work)
-    pool.shutdown(wait=False)
+    future: Future[T] = Future()
+    # A daemon, or the interpreter would wait for a query that nothing stops.
+    thread = threading.Thread(target=_run, args=(work, future), name="ledger-query", daemon=True)
     try:
+        # A Ctrl-C may come at any moment from here on, also before the thread is seen to run.
+        thread.start()
         wait([future], seconds)
     except KeyboardInterrupt:
         _stop(future, interrupt, interrupted=True)
@@ -63,6 +66,13 @@ def stoppable(work: Callable[[], T], interrupt: Callable[[], None], *, seconds: 
         _stop(future, interrupt, interrupted=False)
         raise OutOfTime(f"the query ran for {seconds} s and was stopped")
     return future.result()
+
+
+def _run(work: Callable[[], T], future: Future[T]) -> None:
+    try:
+        future.set_result(work())
+    except BaseException as error:
+        future.set_exception(error)  # the caller raises it
 
 
 def _stop(future: Future[T], interrupt: Callable[[], None], *, interrupted: bool) -> None:
