@@ -89,10 +89,12 @@ class WindowFeed:
         return self._windows[key][0]
 
     def close(self) -> None:
-        """Drop what is pending; a read in progress ends by itself."""
+        """Drop what is pending and wait for the reads in progress, a block each."""
         self.loader.close()
         if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            # A reader takes its open shards with it; one that still did so while the interpreter
+            # shuts down would abort the process.
+            self._pool.shutdown(wait=True, cancel_futures=True)
         self._windows.clear()
         self._pending.clear()
         self._free.clear()

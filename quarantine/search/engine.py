@@ -71,7 +71,8 @@ class Pool:
         )
         try:
             yield from self._drain(pool, items)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, GeneratorExit):
+            # A Ctrl-C may strike here or in the caller's loop, which then closes this generator.
             for process in list((pool._processes or {}).values()):
                 process.terminate()  # nobody waits for a shard that is half read
             raise
