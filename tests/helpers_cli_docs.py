@@ -61,13 +61,34 @@ def prose(command: click.Command) -> str:
 
 
 def options(command: click.Command) -> str:
-    """Return a table of the command's options."""
-    rows = [
-        f"| `{', '.join(option.opts)}` | {(option.help or '').replace('|', '/')} |"
-        for option in command.params
-        if isinstance(option, click.Option) and not option.hidden
+    """Return tables of the command's arguments and options: name, values, default, meaning."""
+    ctx = click.Context(command, show_default=True)
+    arguments = [param for param in command.params if isinstance(param, click.Argument)]
+    shown = [
+        param for param in command.params if isinstance(param, click.Option) and not param.hidden
     ]
-    return "\n".join(["| option | meaning |", "|---|---|", *rows]) if rows else ""
+    usage = [f"Arguments: {' '.join(f'`{item.make_metavar(ctx)}`' for item in arguments)}"]
+    table = ["| option | values | meaning |", "|---|---|---|", *(_row(item, ctx) for item in shown)]
+    parts = [*(usage if arguments else []), *(["\n".join(table)] if shown else [])]
+    return "\n\n".join(parts)
+
+
+def _row(option: click.Option, ctx: click.Context) -> str:
+    extra = option.get_help_extra(ctx)
+    choices = option.make_metavar(ctx).strip("[]") if isinstance(option.type, click.Choice) else ""
+    values = f"`{choices or option.make_metavar(ctx)}`".replace("|", "`, `")
+    values = "" if option.is_flag else values
+    notes = {
+        "required": option.required,
+        "repeatable": option.multiple,
+        f"default {extra.get('default', '').strip('()')}": "default" in extra,
+        f"range {extra.get('range')}": "range" in extra,
+        f"or ${option.envvar}": option.envvar,
+    }
+    said = ", ".join(note for note, holds in notes.items() if holds)
+    meaning = (option.help or "").replace("|", "/")
+    names = ", ".join([*option.opts, *option.secondary_opts])
+    return f"| `{names}` | {values} | {meaning}{f' ({said})' if said else ''} |"
 
 
 def render() -> str:
