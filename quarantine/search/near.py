@@ -57,6 +57,23 @@ def pairs_within(chunk: TextChunk, threshold: float) -> list[Pair]:
     return found
 
 
+def pairs_between(chunk: TextChunk, others: TextChunk, threshold: float) -> list[Pair]:
+    """Return the pairs of a row of `chunk`, left, and one of `others`, right; as `pairs_within`."""
+    mine, theirs = sign(chunk), sign(others)
+    sets: dict[int, NDArray[np.uint64]] = {}
+    least = least_matches(threshold)
+    found: list[Pair] = []
+    for left in np.flatnonzero(mine.counts).tolist():
+        matches = (theirs.low == mine.low[left]).sum(axis=1)
+        shingles = shingle_set(chunk.raw(left))
+        for right in np.flatnonzero((matches >= least) & (theirs.counts > 0)).tolist():
+            score = jaccard(shingles, _set(others, sets, right))
+            if score >= threshold:
+                same = chunk.raw(left) == others.raw(right)
+                found.append(Pair(left=left, right=right, score=score, exact=same))
+    return found
+
+
 def _set(chunk: TextChunk, sets: dict[int, NDArray[np.uint64]], row: int) -> NDArray[np.uint64]:
     if row not in sets:
         sets[row] = shingle_set(chunk.raw(row))
