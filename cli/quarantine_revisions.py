@@ -21,6 +21,7 @@ from ..quarantine.respond.export import export_rows
 from ..quarantine.respond.impact import diff as revision_diff
 from ..quarantine.respond.impact import impact as revision_impact
 from ..quarantine.respond.operations import where_it_stands
+from ..quarantine.respond.passed import WINDOWS, Counted, store_passed
 from ..quarantine.respond.revisions import (
     build_revision,
     latest_revision,
@@ -35,6 +36,7 @@ from .output import (
     json_option,
     manifest_option,
     mutation_options,
+    progress,
     run_option,
     table,
 )
@@ -154,10 +156,20 @@ def impact_(
 @click.command("publish")
 @run_option
 @manifest_option
+@click.option(
+    "--count",
+    is_flag=True,
+    help=f"Count what it passes over however long that takes; by default up to {WINDOWS} windows.",
+)
 @mutation_options
 @json_option
-def publish_(*, run: Path, manifest: Path | None, yes: bool, dry_run: bool, as_json: bool) -> None:
+def publish_(
+    *, run: Path, manifest: Path | None, count: bool, yes: bool, dry_run: bool, as_json: bool
+) -> None:
     """Make the decisions a revision; a trainer obeys it from its next cursor load on.
+
+    What it passes over is counted and stored beside it, so that loaders know their exact length
+    and find any later step at once. It is safe to repeat, also to count what was left.
 
     \b
     Examples:
@@ -170,6 +182,7 @@ def publish_(*, run: Path, manifest: Path | None, yes: bool, dry_run: bool, as_j
     changed = revision_diff(before, after)
     act = acts(yes=yes, dry_run=dry_run)
     published = publish_revision(opened.path, corpus) if act else after
+    counted = _count(opened, corpus, published, everything=count) if act else Counted()
     payload = {
         "done": act,
         "revision": published.number,
@@ -177,6 +190,8 @@ def publish_(*, run: Path, manifest: Path | None, yes: bool, dry_run: bool, as_j
         "documents": int(published.documents.size),
         "added": len(changed.added),
         "released": len(changed.released),
+        "counted_epochs": list(counted.epochs),
+        "uncounted_epochs": list(counted.left),
     }
 
     def render(out: Console) -> None:
@@ -186,8 +201,19 @@ def publish_(*, run: Path, manifest: Path | None, yes: bool, dry_run: bool, as_j
             f"{len(changed.added)} more, {len(changed.released)} let in again"
             + ("" if act else "; say --yes to publish it")
         )
+        if counted.left:
+            epochs = ", ".join(map(str, counted.left))
+            out.print(
+                f"steps in epoch {epochs} are estimated; to know them, repeat this with --count"
+            )
 
     emit(as_json, payload, render)
+
+
+def _count(run: Run, corpus: Manifest, revision: Revision, *, everything: bool) -> Counted:
+    limit = None if everything else WINDOWS
+    with progress("counting windows", None) as advance:
+        return store_passed(run, corpus, revision, windows=limit, advance=advance)
 
 
 @click.command("export")

@@ -8,6 +8,8 @@ import numpy as np
 
 from .arrays import Int64Array, concatenate
 from .errors import NotFound
+from .leap import leap
+from .passed import CountsReader, no_counts
 from .segments import Segments
 from .steps import StepSource
 from .walk import Place
@@ -39,8 +41,13 @@ class Preview:
         return np.unique(self.segments.doc)
 
 
-def preview_step(source: StepSource, place: Place, step: int) -> Preview:
-    """Return what `source` would deliver at `step` when it starts from `place`.
+def preview_step(
+    source: StepSource, place: Place, step: int, *, counts: CountsReader = no_counts
+) -> Preview:
+    """Return what `source` would deliver at `step` when it starts from `place`; always exact.
+
+    Where the revision's passed counts are stored the step is found at once, else the lengths of
+    every window before it that the revision touches are read.
 
     Raises:
         NotFound: `step` lies before `place`, or after the last step.
@@ -51,7 +58,7 @@ def preview_step(source: StepSource, place: Place, step: int) -> Preview:
             "what was delivered stands in the ledger"
         )
     walker = source.walker()
-    before = walker.seek(place, step)
+    before = leap(walker, place, step, counts)
     taken = None if before is None else walker.take(before)
     if taken is None:
         raise NotFound(f"step {step} is after the last step of the last epoch")

@@ -38,3 +38,18 @@ class BatchSchedule:
     def sizes(self) -> tuple[int, ...]:
         """Return every size that the schedule uses."""
         return tuple(size for _, size in self.pairs)
+
+    def advance(self, step: int, samples: int, *, last: int | None = None) -> tuple[int, int]:
+        """Return (step, samples left) after as many whole steps as `samples` fill.
+
+        Args:
+            step: the last step done.
+            samples: surviving samples ahead.
+            last: go no further than this step.
+        """
+        while (last is None or step < last) and samples >= (size := self.size_at(step + 1)):
+            ends = [first - 1 for first, _ in self.pairs if first > step + 1][:1]
+            ends += [] if last is None else [last]
+            steps = min([samples // size, *(end - step for end in ends)])
+            step, samples = step + steps, samples - steps * size
+        return step, samples

@@ -1,8 +1,9 @@
 """How many steps an order holds, told from counts alone: exact, or estimated with its error.
 
-What a revision passes over depends on the lengths in the windows it touches. Reading a few hundred
-windows' lengths takes a second; a revision of a million documents touches most windows of a large
-corpus, and then a seeded sample of them is looked at.
+What a revision passes over depends on the lengths in the windows it touches. Where it was counted
+when the revision was published, the numbers are read. Reading a few hundred windows' lengths takes
+a second; a revision of a million documents touches most windows of a large corpus, and then a
+seeded sample of them is looked at.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from .errors import UsageError
+from .passed import CountsReader, no_counts, touched_windows
 from .permutation import Permutation, derive_key
-from .schedule import BatchSchedule
-from .walk import EpochEnd, Place, Walker
+from .walk import Place, Walker
 
 EXACT_WINDOWS = 256
 CONFIDENCE = 2.0
@@ -33,14 +34,26 @@ class StepEstimate:
     last_step: int
     error: int
 
+    @property
+    def exact(self) -> bool:
+        """Whether the last step is known and not estimated."""
+        return self.error == 0
 
-def count_steps(walker: Walker, place: Place, *, windows: int = EXACT_WINDOWS) -> StepEstimate:
+
+def count_steps(
+    walker: Walker,
+    place: Place,
+    *,
+    counts: CountsReader = no_counts,
+    windows: int = EXACT_WINDOWS,
+) -> StepEstimate:
     """Return the last step of the walk's last epoch, reached from `place`.
 
     Args:
         walker: the order, the revision and the schedule.
         place: where the walk starts.
-        windows: touched windows per epoch whose lengths may be read.
+        counts: returns what the revision passes over in an epoch, where that was stored.
+        windows: touched windows per epoch whose lengths may be read where it was not.
 
     Raises:
         UsageError: the epochs have no end.
@@ -50,9 +63,9 @@ def count_steps(walker: Walker, place: Place, *, windows: int = EXACT_WINDOWS) -
     low = high = step = place.step
     start, sampled = place.position, False
     for epoch in range(place.epoch, walker.epochs):
-        samples, error = _survivors(walker, epoch, start, windows)
+        samples, error = _survivors(walker, epoch, start, counts, windows)
         step, low, high = (
-            _consume(count, before, walker.schedule, walker.end)
+            _consume(walker, count, before)
             for count, before in (
                 (samples, step),
                 (max(0, samples - error), low),
@@ -64,15 +77,22 @@ def count_steps(walker: Walker, place: Place, *, windows: int = EXACT_WINDOWS) -
     return StepEstimate(last_step=step, error=max(int(sampled), high - step, step - low))
 
 
-def _survivors(walker: Walker, epoch: int, start: int, windows: int) -> tuple[int, int]:
+def _survivors(
+    walker: Walker, epoch: int, start: int, counts: CountsReader, windows: int
+) -> tuple[int, int]:
     """Return (samples that take a slot from position `start` on, error)."""
     order, exclusion = walker.order(epoch), walker.exclusion
-    first = order.window_of(start)
-    touched = [
-        window
-        for window in range(first, order.windows)
-        if exclusion.mode == "compact" and exclusion.touches(order, window)
-    ]
+    if exclusion.mode == "hold":
+        return max(0, order.positions - start), 0
+    first, stored = order.window_of(start), counts(epoch)
+    if stored is not None and stored.fits(order):
+        if first == order.windows:
+            return 0, 0
+        here = walker.survivors(epoch, first)
+        behind = order.positions - int(order.window_starts[first + 1])
+        ahead = behind - stored.between(first + 1, order.windows)
+        return ahead + int(here.size - np.searchsorted(here, start)), 0
+    touched = [window for window in touched_windows(order, exclusion) if window >= first]
     if len(touched) <= windows:
         return walker.count(epoch, start), 0
     key = derive_key(order.layout.plan.seed, epoch, len(touched))
@@ -89,10 +109,7 @@ def _survivors(walker: Walker, epoch: int, start: int, windows: int) -> tuple[in
     return max(0, order.positions - start - round(total)), max(1, int(np.ceil(error)))
 
 
-def _consume(samples: int, step: int, schedule: BatchSchedule, end: EpochEnd) -> int:
+def _consume(walker: Walker, samples: int, step: int) -> int:
     """Return the step after which fewer than a batch of `samples` are left."""
-    while samples >= (size := schedule.size_at(step + 1)):
-        change = next((first for first, _ in schedule.pairs if first > step + 1), None)
-        steps = samples // size if change is None else min(samples // size, change - step - 1)
-        step, samples = step + steps, samples - steps * size
-    return step + 1 if samples and end == "pad" else step
+    step, left = walker.schedule.advance(step, samples)
+    return step + 1 if left and walker.end == "pad" else step

@@ -15,6 +15,7 @@ from .cursor_check import check_recorded
 from .errors import ShardwardError
 from .journal import JournalWriter
 from .manifest import Manifest
+from .passed_store import counts_reader
 from .plan import Plan
 from .prefetch import Prefetcher
 from .prepared import PreparedStep
@@ -145,6 +146,7 @@ class ShardLoader:
         self._failure: OSError | None = None
         self._warnings = StepWarnings(self._source.revision.number)
         self._counted: StepEstimate | None = None
+        self._counts = counts_reader(run.path if run else None, chosen, plan.plan_id)
         self.stats = LoaderStats()
 
     def _check_sizes(self, window_bytes: int, loaded: Cursor) -> None:
@@ -192,13 +194,14 @@ class ShardLoader:
     def count_steps(self) -> StepEstimate:
         """Return the last step of the last epoch, with its error; no shard is read.
 
-        Exact unless the revision touches more than 256 windows of an epoch.
+        Exact where the revision's passed counts are stored (`quarantine publish` does so) or where
+        it touches at most 256 windows of an epoch.
 
         Raises:
             UsageError: the epochs have no end.
         """
         if self._counted is None:
-            self._counted = count_steps(self._source.walker(), self.place)
+            self._counted = count_steps(self._source.walker(), self.place, counts=self._counts)
         return self._counted
 
     @property
@@ -248,7 +251,8 @@ class ShardLoader:
         self._warnings.check(step)
         if self._prefetcher is not None:
             self._prefetcher.refill()
-        return self._transformed(step.batches(waited))
+        step.micros[0].book_wait(waited)
+        return iter(step.micros) if self._transform is None else self._transformed(step.micros)
 
     def ended(self) -> None:
         """Record, once, what the last epoch left over; for adapters, when steps run out."""
@@ -324,12 +328,12 @@ class ShardLoader:
         return cursor.to_json()
 
     def preview(self, step: int) -> Preview:
-        """Return what would feed `step`, without reading data.
+        """Return what would feed `step`, without reading data; always exact.
 
         Raises:
             NotFound: `step` is not after the loaded cursor, or after the last step.
         """
-        return preview_step(self._source, self.place, step)
+        return preview_step(self._source, self.place, step, counts=self._counts)
 
     def close(self) -> None:
         """Stop reading, make the journal durable and free the run; twice is harmless."""
@@ -351,9 +355,8 @@ class ShardLoader:
     ) -> None:
         self.close()
 
-    def _transformed(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        if self._transform is None:
-            return batches
+    def _transformed(self, batches: Sequence[Batch]) -> Iterator[Batch]:
+        assert self._transform is not None
         transform = self._transform
         return (
             transform(batch, sample_seeds(self.plan, batch.epoch, batch.positions))

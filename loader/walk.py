@@ -79,7 +79,7 @@ class Walker:
         self.end = end
         # A walk looks at one epoch and one window at a time; the second is for look-back.
         self.order = lru_cache(maxsize=2)(self._order)
-        self._survivors = lru_cache(maxsize=2)(self._window_survivors)
+        self.survivors = lru_cache(maxsize=2)(self._window_survivors)
 
     def take(self, place: Place) -> StepPositions | None:
         """Return the step after `place`, or None where the last epoch has ended.
@@ -121,7 +121,7 @@ class Walker:
             if start <= low and not self.exclusion.touches(order, window):
                 total += high - low
             else:
-                survivors = self._survivors(epoch, window)
+                survivors = self.survivors(epoch, window)
                 total += int(survivors.size - np.searchsorted(survivors, start))
         return total
 
@@ -160,7 +160,7 @@ class Walker:
         parts: list[Int64Array] = []
         missing, position = size, start
         while missing and (window := order.window_of(position)) < order.windows:
-            survivors = self._survivors(epoch, window)
+            survivors = self.survivors(epoch, window)
             first = int(np.searchsorted(survivors, position))
             part = survivors[first : first + missing]
             parts.append(part)

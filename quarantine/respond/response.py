@@ -24,6 +24,7 @@ from .orders import (
     under_revision,
     unrecorded,
 )
+from .passed import store_passed
 from .resume import Resume, write_resume
 from .revisions import load_revision, publish_revision
 from .rewind import RewindPlan
@@ -148,6 +149,7 @@ def skip(
             f"no decision leaves out anything that revision {old.number} does not: quarantine or "
             "skip what the window ate, or say why nothing is skipped"
         )
+    store_passed(run, manifest, revision)
     incident.record(
         "skip",
         actor=actor,
