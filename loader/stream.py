@@ -24,7 +24,7 @@ from .recorder import Recorder
 from .revision import Revision
 from .run import Run
 from .run_signals import Gather, numbers, reduce_signals
-from .sample_seed import Transform, sample_seeds
+from .sample_seed import Transform
 from .schedule import BatchSchedule
 from .step_count import StepEstimate, count_steps
 from .steps import StepSource, StepStream
@@ -38,6 +38,7 @@ from .stream_load import (
 from .stream_stats import LoaderStats
 from .stream_warnings import StepWarnings, warn_if_left_behind, warn_if_started_over
 from .topology import Topology
+from .transformed import transformed
 from .walk import EpochEnd, Place
 
 LOG = logging.getLogger(__name__)
@@ -143,7 +144,7 @@ class ShardLoader:
         self._prefetcher: Prefetcher[PreparedStep] | None = None
         self._micro_batches: Iterator[Batch] = iter(())
         self._has_ended = False
-        self._failure: OSError | None = None
+        self._failure: ShardwardError | None = None
         self._warnings = StepWarnings(self._source.revision.number)
         self._counted: StepEstimate | None = None
         self._counts = counts_reader(run.path if run else None, chosen, plan.plan_id)
@@ -241,7 +242,12 @@ class ShardLoader:
             self._recorder.deliver(step.frame, step.after)
         except OSError as error:
             # The record may stand in the journal in part; no later step may follow it.
-            self._failure = error
+            self._fail(
+                ShardwardError(
+                    f"the journal could not be written ({error}) at step {step.step}; make room, "
+                    "then make a new loader from the last checkpoint"
+                )
+            )
             raise
         for lost in step.lost:
             self._recorder.event("corrupt_block", step.step, lost.to_json())
@@ -252,7 +258,9 @@ class ShardLoader:
         if self._prefetcher is not None:
             self._prefetcher.refill()
         step.micros[0].book_wait(waited)
-        return iter(step.micros) if self._transform is None else self._transformed(step.micros)
+        if self._transform is None:
+            return iter(step.micros)
+        return transformed(step.micros, self._transform, self.plan, self._fail)
 
     def ended(self) -> None:
         """Record, once, what the last epoch left over; for adapters, when steps run out."""
@@ -355,21 +363,13 @@ class ShardLoader:
     ) -> None:
         self.close()
 
-    def _transformed(self, batches: Sequence[Batch]) -> Iterator[Batch]:
-        assert self._transform is not None
-        transform = self._transform
-        return (
-            transform(batch, sample_seeds(self.plan, batch.epoch, batch.positions))
-            for batch in batches
-        )
+    def _fail(self, why: ShardwardError) -> None:
+        """Hand out nothing any more: each later call raises `why`."""
+        self._failure = why
 
     def _check_failure(self) -> None:
         if self._failure is not None:
-            raise ShardwardError(
-                f"the journal could not be written ({self._failure}) at step "
-                f"{self._recorder.delivered + 1}; make room, then make a new loader from the last "
-                "checkpoint"
-            ) from self._failure
+            raise self._failure
 
     def _next_step(self) -> PreparedStep:
         self._check_failure()

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 from helpers_loader import arrow_corpus
 
-from shardward.loader import Batch, Plan, Run, ShardLoader, Topology
+from shardward.loader import Batch, Plan, Run, ShardLoader, ShardwardError, Topology
 from shardward.loader.arrays import Int64Array, UInt64Array
 from shardward.loader.journal import read_journal
 from shardward.loader.journal_frame import Kind
 from shardward.loader.permutation import derive_key
 from shardward.loader.records import delivered
 from shardward.loader.sample_seed import sample_seeds
+from shardward.loader.torch import TorchLoader
 
 BLOCKS = [[f"block {b} text {t} " * 2 for t in range(8)] for b in range(4)]
 
@@ -62,3 +65,46 @@ def test_a_sample_is_transformed_alike_at_any_world_size_and_the_digest_is_of_th
 
     assert [delivered(f).digest for f in frames if f.kind == Kind.DELIVERED] == digests
     assert any(257 in row for row in rows.values())
+
+
+def error_of(batches: Any, given: list[tuple[int, int]]) -> BaseException | None:
+    """Take batches until an error comes, and return it."""
+    try:
+        for batch in batches:
+            given.append((batch.step, getattr(batch, "batch", batch).micro))
+    except BaseException as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("wrong", ["raises", "returns nothing", "is interrupted"])
+@pytest.mark.parametrize("torch", [False, True])
+def test_a_transform_that_fails_names_the_step_and_nothing_is_handed_out_after_it(
+    tmp_path: Path, wrong: str, torch: bool
+) -> None:
+    manifest = arrow_corpus(tmp_path, BLOCKS)
+    plan = manifest.plan(seed=5, seq_len=16)
+    given: list[tuple[int, int]] = []
+
+    def transform(batch: Batch, seeds: UInt64Array) -> Batch:
+        if (batch.step, batch.micro) == (2, 1):
+            if wrong == "raises":
+                raise KeyError("no such language")
+            if wrong == "is interrupted":
+                raise KeyboardInterrupt
+            return None  # type: ignore[return-value]
+        return batch
+
+    with ShardLoader(manifest, plan, batch=6, micros=3, transform=transform) as loader:
+        batches = TorchLoader(loader) if torch else loader
+        errors = [error_of(batches, given) for _ in range(3)]
+
+    words = {"raises": "no such language", "returns nothing": "NoneType, not a Batch"}
+    if wrong == "is interrupted":
+        assert isinstance(errors.pop(0), KeyboardInterrupt)
+    for error in errors:
+        message = str(error)
+        assert isinstance(error, ShardwardError)
+        assert "failed at step 2, micro-batch 2 of 3, on the samples at positions" in message
+        assert words.get(wrong, "KeyboardInterrupt") in message
+    assert given == [(1, 0), (1, 1), (1, 2), (2, 0)]
