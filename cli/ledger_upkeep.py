@@ -12,6 +12,7 @@ from ..loader.errors import IntegrityError
 from ..loader.run import Run
 from ..quarantine.ledger.export import FORMATS, ORDERS
 from ..quarantine.ledger.location import ledger_path
+from ..quarantine.ledger.rebuild import losses
 from ..quarantine.ledger.rebuild import rebuild as rebuild_ledger
 from .ledger_options import fail_on, ledger_options, opened, step_range, view_from, view_json
 from .output import (
@@ -55,11 +56,19 @@ def ingest(*, run: Path, as_json: bool) -> None:
 
 
 @click.command()
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Give rows up whose journals are gone; the old file is set aside.",
+)
 @run_option
 @mutation_options
 @json_option
-def rebuild(*, run: Path, yes: bool, dry_run: bool, as_json: bool) -> None:
+def rebuild(*, force: bool, run: Path, yes: bool, dry_run: bool, as_json: bool) -> None:
     """Make the ledger anew from the journals; the answers stay the same.
+
+    Exit 5, and nothing is changed, if the ledger has rows of journals that are gone or shorter
+    than they were. A file that is damaged or of a later release is set aside.
 
     \b
     Examples:
@@ -71,11 +80,17 @@ def rebuild(*, run: Path, yes: bool, dry_run: bool, as_json: bool) -> None:
     size = sum(journal.stat().st_size for journal in journals)
     question = {"command": "rebuild", "ledger": str(path), "journals": len(journals)}
     if not acts(yes=yes, dry_run=dry_run):
+        lost = losses(found, path)
         words = f"would make {path} anew from {len(journals)} journals ({size} bytes); say --yes"
-        emit(as_json, {"question": question, "report": None}, lambda c: c.print(words))
+        words += "".join(f"\nwould lose rows, so it needs --force: {one}" for one in lost)
+        emit(
+            as_json,
+            {"question": question, "report": None, "losses": lost},
+            lambda console: console.print(words),
+        )
         return
     with progress("reading journals (bytes)", size) as advance:
-        report = rebuild_ledger(found, path, advance=advance)
+        report = rebuild_ledger(found, path, force=force, advance=advance)
 
     def render(console: Console) -> None:
         done = report.ingested

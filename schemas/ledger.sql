@@ -1,4 +1,4 @@
--- The ledger, version 1: a DuckDB projection of a run's journals that can always be rebuilt.
+-- The ledger, version 2: a DuckDB projection of a run's journals.
 -- The big tables have no keys and no indexes; rows lie in the order of piece, step and rank, so
 -- that a step is found by the minimum and maximum that DuckDB keeps for each row group.
 
@@ -29,7 +29,8 @@ CREATE TABLE pieces (
     mode VARCHAR NOT NULL,            -- compact or hold
     record VARCHAR NOT NULL,          -- documents or runs
     launch VARCHAR NOT NULL,
-    created VARCHAR NOT NULL
+    created VARCHAR NOT NULL,
+    revision_digest VARCHAR           -- content of the revision; NULL for revision 0
 );
 
 -- The steps that each piece owns in the history of the run's head; last_step NULL is still open.
@@ -135,7 +136,8 @@ CREATE VIEW all_steps AS
 SELECT d.step, d.piece, d.epoch, d.first_position, d.end_position, d.ranks, p.dp_size,
        d.ranks >= p.dp_size AS complete, coalesce(c.ranks, 0) >= p.dp_size AS completed,
        coalesce(c.ranks, 0) AS completed_ranks, d.samples, d.segments,
-       d.target_tokens, d.blanked_tokens, d.mode, d.record, p.revision, d.time_ns
+       d.target_tokens, d.blanked_tokens, d.mode, d.record, p.revision, d.time_ns,
+       make_timestamp(d.time_ns // 1000) AS time  -- of the first delivery, UTC
 FROM (
     SELECT piece, step, min(epoch) AS epoch, min(first_position) AS first_position,
            max(end_position) AS end_position, count(DISTINCT rank) AS ranks,

@@ -313,7 +313,7 @@ def test_D1_a_busy_ledger_still_answers_for_a_step_and_exits_4(
 ) -> None:
     run = make_run(tmp_path / "run")
     train(run, [1, 2])
-    monkeypatch.setattr("shardward.quarantine.ledger.ledger.WAIT_SECONDS", 0.2)
+    monkeypatch.setattr("shardward.quarantine.ledger.ledger_file.WAIT_SECONDS", 0.2)
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(run.path)],
         stdin=subprocess.PIPE,

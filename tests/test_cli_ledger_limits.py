@@ -122,7 +122,7 @@ def test_a_busy_ledger_answers_for_a_run_that_recorded_runs_only(
     def busy(*_: object, **__: object) -> None:
         raise Busy("process 1 holds the ledger")
 
-    monkeypatch.setattr("shardward.quarantine.ledger.ledger.Database", busy)
+    monkeypatch.setattr("shardward.quarantine.ledger.ledger_file.Database", busy)
     place = run.manifest_path.rename(tmp_path / "elsewhere")
     words = ("ledger", "step", 2, "--run", run.path)
     step = shardward(*words, "--manifest", place, "--json")

@@ -10,13 +10,11 @@ import threading
 import time
 from pathlib import Path
 
-import duckdb
 import pytest
 from helpers_ledger import cursor, docs, make_run, slice_of, train
 
 from shardward.loader.errors import (
     Busy,
-    FormatError,
     IntegrityError,
     NotFound,
     ShardwardError,
@@ -282,11 +280,6 @@ def test_eight_threads_get_each_its_own_answer(run: Run) -> None:
     assert wrong == []
 
 
-def set_version(run: Run, version: int) -> None:
-    with duckdb.connect(str(run.path / "ledger.duckdb")) as raw:
-        raw.execute("UPDATE facts SET value = ? WHERE name = 'schema_version'", [str(version)])
-
-
 def test_threads_that_ingest_at_once_count_everything_once(run: Run) -> None:
     train(run, range(1, 200), size=2)
     with Ledger.open(run, ingest_seconds=0) as ledger:
@@ -297,25 +290,6 @@ def test_threads_that_ingest_at_once_count_everything_once(run: Run) -> None:
             thread.join()
 
         assert ledger.stats()["segments"] == 199 * 8
-
-
-def test_a_ledger_of_a_later_release_is_refused(run: Run) -> None:
-    train(run, [1])
-    Ledger.open(run).close()
-    set_version(run, 2)
-
-    with pytest.raises(FormatError, match="schema version 2"):
-        Ledger.open(run)
-
-
-def test_a_ledger_of_an_earlier_release_is_built_again(run: Run) -> None:
-    train(run, [1])
-    Ledger.open(run).close()
-    set_version(run, 0)
-
-    with Ledger.open(run) as ledger:
-        assert ledger.last_step() == 1
-        assert "built again" in ledger.notices[0]
 
 
 def test_replicas_that_differ_name_step_and_rank(run: Run) -> None:

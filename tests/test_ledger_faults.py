@@ -149,7 +149,7 @@ def test_D3_a_kill_while_the_tables_are_made_leaves_nothing_half_made(run: Run) 
     train(run, [1, 2])
     script = """
 import os, sys
-import shardward.quarantine.ledger.database as module
+import shardward.quarantine.ledger.schema as module
 real = module.load_sql
 def cut(name):
     text = real(name)
@@ -161,7 +161,8 @@ try:
 except BaseException:
     os._exit(9)
 """
-    subprocess.run([sys.executable, "-c", script, str(run.path), "late"], check=False)
+    done = subprocess.run([sys.executable, "-c", script, str(run.path), "late"], check=False)
+    assert done.returncode == 9
     with Ledger.open(run) as ledger:
         assert docs(ledger.step_documents(2)) == list(range(8, 16))
 

@@ -22,11 +22,11 @@ MODULE = "shardward.quarantine.ledger.stoppable.PATIENCE_SECONDS"
 SCRIPT = """
 import sys, threading
 import shardward.quarantine.ledger.database as module
-real = module._fetch
+real = module.fetch
 def fetch(*given):
     print("begun", file=sys.stderr, flush=True)
     return threading.Event().wait() if sys.argv[1] == "stuck" else real(*given)
-module._fetch = fetch
+module.fetch = fetch
 from shardward.cli.main import main
 sys.argv = ["shardward", "ledger", "sql", *sys.argv[2:]]
 main()

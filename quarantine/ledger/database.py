@@ -3,49 +3,27 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from ...loader.errors import Busy, FormatError, MismatchError, ShardwardError, UsageError
-from ...schemas import load_sql
-from .faults import Damaged, Outdated, damaged, is_damage, is_shortage
+from ...loader.errors import ShardwardError, UsageError
+from .connection import connect
+from .faults import Damaged, damaged, is_damage, is_shortage
+from .schema import Owner, prepare
 from .stoppable import OutOfTime, Unstoppable, stoppable
+from .typed_query import check_select, fetch
 
-if TYPE_CHECKING:
-    from ...loader.run import Run
+__all__ = ["Damaged", "Database", "Owner"]
 
-__all__ = ["Damaged", "Database", "Outdated", "Owner"]
-
-SCHEMA_VERSION = 1
 WAIT_SECONDS = 5.0
-# Small blocks and large row groups: a column of a row group fills its last block on average by
-# half, which at DuckDB's defaults costs 1.6 of 8.6 bytes a row.
-_STORAGE = "BLOCK_SIZE 65536, ROW_GROUP_SIZE 245760"
-_HOLDER = re.compile(r"PID (\d+)")
-_NO_LOCKS = ("no locks available", "operation not supported", "function not implemented")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
-    """The run that a ledger file answers for. Journals have the same names in every run."""
-
-    run_id: str
-    plan_id: str
-
-    @classmethod
-    def of(cls, run: Run) -> Owner:
-        """Return what binds a file to `run`."""
-        return cls(run_id=run.run_id, plan_id=run.plan_id)
+MEMORY = "2GB"
 
 
 class Database:
@@ -54,18 +32,19 @@ class Database:
     Args:
         path: the DuckDB file, made if missing.
         owner: the run that it is made for, or has to be of.
-        memory: limit for DuckDB's buffers, for example "1GB".
+        memory: limit for what DuckDB holds in memory, for example "1GB"; it spills to disk beyond.
         threads: of DuckDB.
         wait: seconds to wait for another process that holds the file.
 
     Attributes:
         ingesting: held by the thread that reads journals, from watermark to commit.
+        migrated_from: the schema version that opening brought up to date, or None.
 
     Raises:
         Busy: another process holds it; its pid is named.
         Damaged: it cannot be opened for what it holds.
-        Outdated: it was written by an earlier release.
-        FormatError: it was written by a later release.
+        Outdated: it is of no version that can be brought up to date.
+        Later: it was written by a later release.
         MismatchError: it is of another run.
     """
 
@@ -74,20 +53,22 @@ class Database:
         path: Path,
         owner: Owner,
         *,
-        memory: str = "2GB",
+        memory: str = MEMORY,
         threads: int = 2,
         wait: float = WAIT_SECONDS,
     ) -> None:
         self.path = path
         self.owner = owner
         self._process = os.getpid()
-        self._connection = _connect(path, memory=memory, threads=threads, wait=wait)
+        self._connection = connect(path, memory=memory, threads=threads, wait=wait)
         self._write_lock = threading.Lock()
         self.ingesting = threading.Lock()
+        self.migrated_from: int | None = None
         try:
-            with self.reading():
-                self._prepare()
+            with self._cursor() as cursor, self.reading():
+                self.migrated_from = prepare(cursor, path, owner)
         except BaseException:
+            # Whatever it was, Ctrl-C too, must not leave the file held by this process.
             self._connection.close()
             raise
 
@@ -134,10 +115,10 @@ class Database:
         """
         with self._cursor() as cursor:
             try:
-                _check_select(cursor, query)
+                check_select(cursor, query)
                 cursor.execute("BEGIN TRANSACTION READ ONLY")
-                fetch = partial(_fetch, cursor, query, most)
-                return stoppable(fetch, cursor.interrupt, seconds=seconds)
+                work = partial(fetch, cursor, query, most)
+                return stoppable(work, cursor.interrupt, seconds=seconds)
             except OutOfTime as error:
                 raise OutOfTime(
                     f"{error}; narrow it (conditions on step are cheap), or give it more time "
@@ -157,7 +138,7 @@ class Database:
             try:
                 yield cursor
             except BaseException:
-                cursor.execute("ROLLBACK")
+                cursor.execute("ROLLBACK")  # for Ctrl-C too; raised again, never swallowed
                 raise
             cursor.execute("COMMIT")
 
@@ -199,112 +180,6 @@ class Database:
         except Unstoppable:
             raise  # its query still runs, and a cursor in use refuses to be closed
         except BaseException:
-            cursor.close()
+            cursor.close()  # not in `finally`, since `Unstoppable` must leave it open
             raise
         cursor.close()
-
-    def _prepare(self) -> None:
-        with self._cursor() as cursor:
-            known = cursor.execute(
-                "SELECT count(*) FROM duckdb_tables() "
-                "WHERE database_name = 'ledger' AND table_name = 'facts'"
-            ).fetchone()
-            if known == (0,):
-                cursor.execute("BEGIN TRANSACTION")
-                cursor.execute(load_sql("ledger"))
-                facts = {"schema_version": str(SCHEMA_VERSION), **asdict(self.owner)}
-                cursor.executemany("INSERT INTO facts VALUES (?, ?)", list(facts.items()))
-                cursor.execute("COMMIT")
-                return
-            found = cursor.execute("SELECT name, value FROM facts").fetchall()
-        self._check_facts(dict(found))
-
-    def _check_facts(self, facts: Mapping[str, str]) -> None:
-        version = int(facts["schema_version"])
-        if version > SCHEMA_VERSION:
-            raise FormatError(
-                f"the ledger {self.path} has schema version {version}, this release knows "
-                f"{SCHEMA_VERSION}; use the release that wrote it, or `shardward ledger rebuild`"
-            )
-        if version < SCHEMA_VERSION or not facts.keys() >= asdict(self.owner).keys():
-            raise Outdated(f"the ledger {self.path} has schema version {version} and is outdated")
-        found = Owner(run_id=facts["run_id"], plan_id=facts["plan_id"])
-        if found != self.owner:
-            raise MismatchError(
-                f"the ledger {self.path} is of run {found.run_id} (plan {found.plan_id[:12]}), "
-                f"asked was run {self.owner.run_id} (plan {self.owner.plan_id[:12]}); let "
-                "SHARDWARD_LEDGER name a directory, where each run has a file of its own, or "
-                "unset it"
-            )
-
-
-def _connect(path: Path, *, memory: str, threads: int, wait: float) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(
-        config={
-            "threads": threads,
-            "memory_limit": memory,
-            "temp_directory": f"{path}.tmp",
-            "autoinstall_known_extensions": "false",
-            "python_enable_replacements": "false",
-        }
-    )
-    try:
-        _attach(connection, path, time.monotonic() + wait)
-        connection.execute("SET enable_external_access = false")
-        connection.execute("SET lock_configuration = true")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _attach(connection: duckdb.DuckDBPyConnection, path: Path, deadline: float) -> None:
-    quoted = str(path).replace("'", "''")
-    while True:
-        try:
-            connection.execute(f"ATTACH '{quoted}' AS ledger ({_STORAGE})")
-            return
-        except duckdb.Error as error:
-            text = str(error)
-            if "lock" in text.lower() and any(sign in text.lower() for sign in _NO_LOCKS):
-                raise ShardwardError(
-                    f"the file system of {path} refuses locks ({text.splitlines()[0]}); the "
-                    "journals are fine: set SHARDWARD_LEDGER to a directory on a local disk"
-                ) from error
-            if "Could not set lock" not in text:
-                if is_damage(error) or isinstance(error, duckdb.SerializationException):
-                    raise damaged(path, error) from error
-                raise ShardwardError(f"the ledger {path} could not be opened: {text}") from error
-            if time.monotonic() >= deadline:
-                found = _HOLDER.search(text)
-                who = f"process {found.group(1)}" if found else "another process"
-                raise Busy(f"{who} holds the ledger {path}; ask again when it is done") from error
-        time.sleep(0.05)
-
-
-def with_unique_names(table: pa.Table) -> pa.Table:
-    """Return `table` with a number after each column name that was there before."""
-    names: list[str] = []
-    for name in table.column_names:
-        fresh, number = name, 1
-        while fresh in names:
-            fresh, number = f"{name}_{number}", number + 1
-        names.append(fresh)
-    return table.rename_columns(names)
-
-
-def _check_select(cursor: duckdb.DuckDBPyConnection, query: str) -> None:
-    statements = cursor.extract_statements(query)
-    kinds = [statement.type for statement in statements]
-    if kinds not in ([duckdb.StatementType.SELECT], [duckdb.StatementType.EXPLAIN]):
-        raise UsageError(
-            "the ledger answers one SELECT at a time and nothing that changes it; "
-            "to work on the data, `shardward ledger export` it"
-        )
-
-
-def _fetch(cursor: duckdb.DuckDBPyConnection, query: str, most: int | None) -> pa.Table:
-    rows = cursor.sql(query)
-    if most is not None:
-        rows = rows.limit(most)
-    return with_unique_names(rows.to_arrow_table())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import duckdb
 
-from ...loader.errors import ShardwardError
+from ...loader.errors import FormatError, ShardwardError
 
 _BROKEN = (duckdb.InternalException, duckdb.FatalException)
 # Only these speak of the file; the text of any other repeats words of the query or of the data.
@@ -29,7 +30,22 @@ class Damaged(ShardwardError):
 
 
 class Outdated(ShardwardError):
-    """The database is of an earlier release; it can be rebuilt from the journals."""
+    """The database is of a form that cannot be brought up to date.
+
+    `read` is how far each journal was read into it, as far as it can tell.
+    """
+
+    def __init__(self, message: str, read: Mapping[str, int]) -> None:
+        super().__init__(message)
+        self.read = dict(read)
+
+
+class Later(FormatError):
+    """The database is of a later release; `read` is as in `Outdated`."""
+
+    def __init__(self, message: str, read: Mapping[str, int]) -> None:
+        super().__init__(message)
+        self.read = dict(read)
 
 
 def is_damage(error: duckdb.Error) -> bool:

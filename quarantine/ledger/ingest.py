@@ -6,7 +6,6 @@ transaction, so a killed ingester leaves either all of a slice or nothing of it.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from ...loader.run import Run
 from .check import Problem, disagreements
 from .database import Database
 from .rows import Rows
+from .wide import widen
 
 SLICE_BYTES = 6 << 20
 QUICK_BYTES = 1 << 20
@@ -150,6 +150,7 @@ def _piece_row(piece: Piece) -> tuple[object, ...]:
         piece.record,
         piece.launch,
         piece.created,
+        piece.revision_digest,
     )
 
 
@@ -210,7 +211,7 @@ def _insert(cursor: duckdb.DuckDBPyConnection, rows: Rows) -> None:
         cursor.unregister("incoming")
     names = {row["name"] for row in rows.small["signals"]}
     if names:
-        _widen(cursor, names)
+        widen(cursor, names)
 
 
 def _mark(cursor: duckdb.DuckDBPyConnection, marks: Iterable[tuple[str, int, int]]) -> None:
@@ -219,47 +220,3 @@ def _mark(cursor: duckdb.DuckDBPyConnection, marks: Iterable[tuple[str, int, int
             cursor.execute("INSERT INTO journals VALUES (?, ?)", [name, end])
         else:
             cursor.execute("UPDATE journals SET read_bytes = ? WHERE journal = ?", [end, name])
-
-
-def _widen(cursor: duckdb.DuckDBPyConnection, names: set[str]) -> None:
-    """Give the view `telemetry_wide` a column for each of `names` that it lacks."""
-    found = cursor.execute("SELECT value FROM facts WHERE name = 'telemetry'").fetchall()
-    known: list[str] = json.loads(found[0][0]) if found else []
-    fresh = sorted(names - set(known))
-    if not fresh:
-        return
-    known += fresh
-    value = json.dumps(known)
-    if found:
-        cursor.execute("UPDATE facts SET value = ? WHERE name = 'telemetry'", [value])
-    else:
-        cursor.execute("INSERT INTO facts VALUES ('telemetry', ?)", [value])
-    columns = [
-        f"arg_min(value, rank) FILTER (WHERE name = {_literal(name)}) AS {_identifier(column)}"
-        for name, column in zip(known, wide_columns(known), strict=True)
-    ]
-    cursor.execute(
-        f"CREATE OR REPLACE VIEW telemetry_wide AS SELECT step, piece, {', '.join(columns)} "  # noqa: S608
-        "FROM telemetry GROUP BY step, piece"
-    )
-
-
-def wide_columns(names: list[str]) -> list[str]:
-    """Return a column name for each signal, unique without regard to case."""
-    taken = {"step", "piece"}
-    columns: list[str] = []
-    for name in names:
-        column = name or "unnamed"
-        while column.lower() in taken:
-            column += "_"
-        taken.add(column.lower())
-        columns.append(column)
-    return columns
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def _identifier(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'

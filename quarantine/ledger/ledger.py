@@ -2,151 +2,33 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
 from pathlib import Path
-from types import TracebackType
 
 import pyarrow as pa
 
 from ...loader.arrays import Int64Array
-from ...loader.errors import ShardwardError
-from ...loader.lineage import Span
-from ...loader.manifest import Manifest
-from ...loader.run import Run
 from .check import Problem, check
-from .database import WAIT_SECONDS, Damaged, Database, Outdated, Owner
 from .derive import Deriver
 from .documents import document_steps
 from .export import export
 from .history import diff, sample_rows, stats, timeline
-from .ingest import IngestReport, ingest, sync_history
 from .journal_health import journal_problems
-from .location import ledger_path
-from .names import load_corpus
+from .ledger_file import LedgerFile
 from .places import shard_of, shard_steps, source_steps
-from .repair import repairing, set_aside
+from .repair import repairing
 from .step_answer import StepAnswer, joined_answers, not_recorded, step_answer
 from .steps import owners, steps_table
 from .verify import Verification, verify
 from .views import View, condition, view_of, window
 
 
-class Ledger:
+class Ledger(LedgerFile):
     """An open ledger; its methods may be called from any thread of the process that opened it.
 
     `branch` is None for the history of the run's head, the number of a branch piece for the
-    history that leads to it, or a `View`.
-
-    Attributes:
-        run: the run it belongs to.
-        notices: what was wrong with the file and what was done about it, for people.
+    history that leads to it, or a `View`. `open` opens it; see `LedgerFile`.
     """
-
-    def __init__(
-        self, run: Run, connect: Callable[[], Database], place: Path, manifest: Path | None
-    ) -> None:
-        self.run = run
-        self.notices: tuple[str, ...] = ()
-        self._connect = connect
-        self._place = place
-        self._manifest_path = manifest
-        self._repair_lock = threading.Lock()
-        self._open()
-
-    @classmethod
-    def open(
-        cls,
-        run: Run | Path | str,
-        *,
-        manifest: Path | str | None = None,
-        path: Path | str | None = None,
-        memory: str | None = None,
-        threads: int = 2,
-        wait: float | None = None,
-        ingest_seconds: float | None = None,
-        advance: Callable[[int], object] | None = None,
-    ) -> Ledger:
-        """Open the ledger of a run and ingest what is new.
-
-        A damaged or outdated file is set aside and built again from the journals.
-
-        Args:
-            run: the run or its directory.
-            manifest: the corpus manifest, where it is not at the place that the run recorded.
-            path: the DuckDB file or a directory for it, by default SHARDWARD_LEDGER or
-                `ledger.duckdb` in the run.
-            memory: limit for DuckDB's buffers, by default SHARDWARD_LEDGER_MEMORY or "2GB".
-            threads: of DuckDB.
-            wait: seconds to wait for another process that holds the file; 5 by default.
-            ingest_seconds: stop ingesting after about this time; None ingests everything, 0
-                nothing. Questions about single steps are exact all the same.
-            advance: called with the journal bytes of each slice.
-
-        Raises:
-            Busy: another process holds the file; its pid is named.
-            NotFound: there is no such run.
-            MismatchError: the file is of another run.
-        """
-        run = run if isinstance(run, Run) else Run.open(run)
-        place = ledger_path(run, path)
-        seconds = WAIT_SECONDS if wait is None else wait
-        limit = memory or os.environ.get("SHARDWARD_LEDGER_MEMORY", "2GB")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        connect = partial(
-            Database, place, Owner.of(run), memory=limit, threads=threads, wait=seconds
-        )
-        ledger = cls(run, connect, place, None if manifest is None else Path(manifest))
-        try:
-            ledger.ingest(seconds=ingest_seconds, advance=advance)
-        except BaseException:
-            ledger.close()
-            raise
-        return ledger
-
-    def __enter__(self) -> Ledger:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Let the file go; closing twice is harmless."""
-        self.database.close()
-
-    @cached_property
-    def manifest(self) -> Manifest:
-        """The corpus manifest of the run.
-
-        Raises:
-            NotFound: it is not where the run recorded it.
-            MismatchError: it is the manifest of another corpus.
-        """
-        return load_corpus(self.run, self._manifest_path)
-
-    def spans(self, branch: int | View | None = None) -> tuple[Span, ...]:
-        """Return the steps that each piece contributes to a history, oldest first."""
-        return view_of(branch).spans(self.run)
-
-    @repairing
-    def ingest(
-        self,
-        *,
-        seconds: float | None = None,
-        advance: Callable[[int], object] | None = None,
-    ) -> IngestReport:
-        """Read new journal records, for at most about `seconds`; None reads all of them."""
-        if seconds == 0:
-            sync_history(self.database, self.run)
-            return IngestReport()
-        return ingest(self.database, self.run, seconds=seconds, advance=advance)
 
     @repairing
     def step(self, step: int, branch: int | View | None = None) -> StepAnswer:
@@ -361,36 +243,3 @@ class Ledger:
             stop_after=stop_after,
             advance=advance,
         )
-
-    def mend(self, broken: Database, error: Damaged, *, anew: bool) -> None:
-        """Open the file again in the place of `broken`, or build it anew from the journals."""
-        with self._repair_lock:
-            if self.database is not broken:
-                return  # another thread has done it
-            broken.close()
-            if anew:
-                self._start_again(error)
-            elif self._open():
-                return
-            ingest(self.database, self.run)
-
-    def _open(self) -> bool:
-        """Open the file; False if it had to be set aside, so that an empty one is open."""
-        try:
-            self.database = self._connect()
-        except (Damaged, Outdated) as error:
-            self._start_again(error)
-            return False
-        return True
-
-    def _start_again(self, error: ShardwardError) -> None:
-        """Set the file aside and open an empty one, to be filled from the journals."""
-        self.notices += (f"{error}; {set_aside(self._place)}",)
-        self.database = self._connect()
-
-    @cached_property
-    def _deriver(self) -> Deriver | None:
-        try:
-            return Deriver(self.run, self.manifest)
-        except ShardwardError:
-            return None  # a scan finds the recorded rows without plan and manifest

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from .faults import Damaged
 
 if TYPE_CHECKING:
-    from .ledger import Ledger
+    from .ledger_file import LedgerFile
 
+L = TypeVar("L", bound="LedgerFile")
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def repairing(ask: Callable[Concatenate[Ledger, P], T]) -> Callable[Concatenate[Ledger, P], T]:
+def repairing(ask: Callable[Concatenate[L, P], T]) -> Callable[Concatenate[L, P], T]:
     """Let a question that meets damage open the file again, then build it anew, and ask again.
 
     A query that someone typed can bring DuckDB down, after which every question fails until the
@@ -24,7 +25,7 @@ def repairing(ask: Callable[Concatenate[Ledger, P], T]) -> Callable[Concatenate[
     """
 
     @wraps(ask)
-    def asked(ledger: Ledger, /, *args: P.args, **options: P.kwargs) -> T:
+    def asked(ledger: L, /, *args: P.args, **options: P.kwargs) -> T:
         for anew in (False, True):
             database = ledger.database
             try:
@@ -36,13 +37,21 @@ def repairing(ask: Callable[Concatenate[Ledger, P], T]) -> Callable[Concatenate[
     return asked
 
 
-def set_aside(path: Path) -> str:
+def set_aside(path: Path, *, keep_earlier: bool = False) -> str:
     """Rename the database and its log, and return in words what was done.
 
     One copy is kept: it can be as large as all the run's journals, and says nothing that they do
-    not.
+    not. Where they no longer say it, no earlier copy is given up for a new one.
+
+    Args:
+        path: the database.
+        keep_earlier: journals are missing, so every copy may hold what nothing else does.
     """
-    target = path.with_name(f"{path.name}.damaged-1")
+    number = 1
+    target = path.with_name(f"{path.name}.damaged-{number}")
+    while keep_earlier and target.exists():
+        number += 1
+        target = path.with_name(f"{path.name}.damaged-{number}")
     words = " in the place of an earlier one" if target.exists() else ""
     for suffix in ("", ".wal"):
         source, kept = (place.with_name(place.name + suffix) for place in (path, target))
