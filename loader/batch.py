@@ -21,7 +21,8 @@ class Batch:
         step: optimizer step, from 1.
         micro, micros: which of the step's micro-batches this is, from 0.
         epoch: from 0.
-        tokens: unsigned[n, length], length is seq_len + lookahead; pad where blanked.
+        tokens: [n, length], length is seq_len + lookahead; pad where blanked. uint16 for a
+            vocabulary of at most 65,536 ids, else int32; never negative.
         loss_mask: bool[n, length], False on padding and blanked pieces.
         positions: int64[n], raw sample positions; -1 for a padded row.
         segments: delivered pieces; `sample` is the row in this batch.
@@ -30,7 +31,7 @@ class Batch:
         global_target_tokens: the same over all ranks and micro-batches of the step.
         blanked_tokens: tokens of this micro-batch that the revision took out.
         cursor_after: what a checkpoint taken after this step must save.
-        data_wait: seconds that the trainer waited for this step's data.
+        data_wait: seconds that the trainer waited for this step's data, on its first micro-batch.
     """
 
     step: int
@@ -47,6 +48,10 @@ class Batch:
     blanked_tokens: int
     cursor_after: Cursor
     data_wait: float = 0.0
+
+    def book_wait(self, seconds: float) -> None:
+        """Set `data_wait`, which is known only when a batch made ahead is handed out."""
+        object.__setattr__(self, "data_wait", seconds)
 
     @property
     def empty(self) -> bool:

@@ -44,7 +44,8 @@ class JournalWriter:
     Args:
         path: the file; a file that exists is appended to, whatever its tail holds.
         sync_seconds: how long a record may wait for the group `fdatasync`; 0 turns the
-            background thread off, and `sync` is then the only way to make records durable.
+            background thread off, and `sync` is then the only way to make records durable. The
+            thread looks by itself that often: waking it would cost the writer more than the write.
         on_sync: called by `sync` and `close` with the durable end, to publish what is before it.
         on_close: called once after the file is closed, for the lock that guards the writer.
 
@@ -71,7 +72,6 @@ class JournalWriter:
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._sync_lock = threading.Lock()
-        self._dirty = threading.Event()
         self._closing = threading.Event()
         self._failure: OSError | None = None
         self._thread: threading.Thread | None = None
@@ -111,10 +111,7 @@ class JournalWriter:
                 self._end += written
                 raise self._refused(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
             self._end += size
-            end = self._end
-        if not self._dirty.is_set():
-            self._dirty.set()
-        return end
+            return self._end
 
     def sync(self) -> int:
         """Make every record written so far durable and return the offset after the last.
@@ -133,7 +130,6 @@ class JournalWriter:
         if self._handle < 0 or os.getpid() != self._process:
             return
         self._closing.set()
-        self._dirty.set()
         if self._thread is not None:
             self._thread.join()
         try:
@@ -158,10 +154,7 @@ class JournalWriter:
         self.close()
 
     def _sync_in_groups(self, seconds: float) -> None:
-        while not self._closing.is_set():
-            self._dirty.wait()
-            self._closing.wait(seconds)
-            self._dirty.clear()
+        while not self._closing.wait(seconds):
             try:
                 self._sync()
             except ShardwardError:

@@ -17,6 +17,10 @@ class Prefetcher(Generic[Item]):
     that it wakes rarely. One item larger than the limit passes alone. How far it is ahead changes
     when things happen, never what comes out.
 
+    An item that is ready costs its consumer no lock: each side writes one of the two byte counts,
+    and takes the lock only to wait, or to wake the other side, which says beforehand that it
+    waits.
+
     Args:
         items: what to produce; its exceptions reach the consumer at the place they occurred.
         size: bytes of an item.
@@ -28,7 +32,8 @@ class Prefetcher(Generic[Item]):
         self._size = size
         self._limit = limit
         self._ready: deque[tuple[Item, int]] = deque()
-        self._bytes = 0
+        self._made = self._taken = 0
+        self._full = self._hungry = False
         self._ended = False
         self._closed = False
         self._error: Exception | None = None
@@ -42,21 +47,15 @@ class Prefetcher(Generic[Item]):
         Raises:
             StopIteration: there are no more.
         """
-        with self._changed:
-            while not self._ready and not self._ended:
-                if not self._changed.wait(timeout):
-                    on_timeout()
-            if not self._ready:
-                if self._error is not None:
-                    raise self._error
-                raise StopIteration
-            item, size = self._ready.popleft()
-            self._bytes -= size
-            return item
+        if not self._ready:
+            self._wait(timeout, on_timeout)
+        item, size = self._ready.popleft()
+        self._taken += size
+        return item
 
     def refill(self) -> None:
-        """Let the thread go on if less than half of the limit is waiting."""
-        if self._bytes <= self._limit // 2 and not self._ended:
+        """Let the thread go on if it stopped and less than half of the limit is waiting."""
+        if self._full and self._made - self._taken <= self._limit // 2:
             with self._changed:
                 self._changed.notify_all()
 
@@ -67,6 +66,18 @@ class Prefetcher(Generic[Item]):
             self._ready.clear()
             self._changed.notify_all()
         self._thread.join(timeout=5.0)
+
+    def _wait(self, timeout: float, on_timeout: Callable[[], None]) -> None:
+        """Return when an item is ready, or raise what ended the items."""
+        self.refill()
+        with self._changed:
+            self._hungry = True
+            while not self._ready and not self._ended:
+                if not self._changed.wait(timeout):
+                    on_timeout()
+            self._hungry = False
+            if not self._ready:
+                raise self._error or StopIteration
 
     def _run(self) -> None:
         error: Exception | None = None
@@ -83,13 +94,20 @@ class Prefetcher(Generic[Item]):
 
     def _put(self, item: Item) -> bool:
         size = self._size(item)
+        if self._made - self._taken + size > self._limit:
+            self._wait_for_room()
+        if self._closed:
+            return False
+        self._made += size
+        self._ready.append((item, size))
+        if self._hungry:
+            with self._changed:
+                self._changed.notify_all()
+        return True
+
+    def _wait_for_room(self) -> None:
         with self._changed:
-            if self._bytes + size > self._limit:
-                while self._bytes > self._limit // 2 and not self._closed:
-                    self._changed.wait()
-            if self._closed:
-                return False
-            self._ready.append((item, size))
-            self._bytes += size
-            self._changed.notify_all()
-            return True
+            self._full = True
+            while self._made - self._taken > self._limit // 2 and not self._closed:
+                self._changed.wait()
+            self._full = False

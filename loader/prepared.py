@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .arrays import BoolArray, Int64Array, UInt16Array
+from .arrays import Int64Array
 from .batch import Batch
 from .block_loader import LostBlock
 from .cursor import Cursor
@@ -17,18 +14,10 @@ from .journal_frame import Prepared
 from .rows import Rows
 from .segments import Segments
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MicroRows:
-    """One micro-batch of one rank; the fields are those of `Batch`."""
-
-    tokens: NDArray[Any]
-    loss_mask: BoolArray
-    positions: Int64Array
-    segments: Segments
-    sources: UInt16Array
-    target_tokens: int
-    blanked_tokens: int
+STEP_BYTES, MICRO_BYTES = 2_000, 3_500
+"""Memory of a waiting step's Python objects and array headers, and of those of a micro-batch."""
+SEGMENT_BYTES = 42
+"""Five int64 columns and the source code of a segment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,11 +25,12 @@ class PreparedStep:
     """One step of one rank, ready to be journalled and handed out.
 
     Attributes:
-        step, epoch: as in `StepPositions`.
+        step: as in `StepPositions`.
         after: what a checkpoint taken after this step must save.
         micros: its micro-batches in order.
         target_tokens, blanked_tokens: of this rank, all micro-batches together.
-        global_target_tokens: see `Batch`.
+        target_bytes: bytes of the target tokens.
+        blanked_share: share of this rank's places for tokens that the revision took out.
         digest: 16 bytes, of this rank's samples.
         frame: the journal record, None without a run.
         lost: blocks found unreadable since the step before.
@@ -49,12 +39,12 @@ class PreparedStep:
     """
 
     step: int
-    epoch: int
     after: Cursor
-    micros: tuple[MicroRows, ...]
+    micros: tuple[Batch, ...]
     target_tokens: int
+    target_bytes: int
     blanked_tokens: int
-    global_target_tokens: int
+    blanked_share: float
     digest: bytes
     frame: Prepared | None
     lost: tuple[LostBlock, ...]
@@ -67,41 +57,25 @@ class PreparedStep:
         return np.concatenate([micro.positions for micro in self.micros])
 
     @property
-    def tokens(self) -> int:
-        """Places for tokens in this rank's rows, padding included."""
-        return sum(micro.tokens.size for micro in self.micros)
-
-    @property
     def nbytes(self) -> int:
         """Bytes that waiting for the trainer costs."""
-        return sum(
-            micro.tokens.nbytes + micro.loss_mask.nbytes + 48 * len(micro.segments)
-            for micro in self.micros
-        )
-
-    def batches(self, waited: float) -> Iterator[Batch]:
-        """Yield what the trainer gets; `waited` is booked on the first micro-batch."""
-        for number, micro in enumerate(self.micros):
-            yield Batch(
-                step=self.step,
-                micro=number,
-                micros=len(self.micros),
-                epoch=self.epoch,
-                tokens=micro.tokens,
-                loss_mask=micro.loss_mask,
-                positions=micro.positions,
-                segments=micro.segments,
-                sources=micro.sources,
-                target_tokens=micro.target_tokens,
-                global_target_tokens=self.global_target_tokens,
-                blanked_tokens=micro.blanked_tokens,
-                cursor_after=self.after,
-                data_wait=0.0 if number else waited,
-            )
+        record = 0 if self.frame is None else len(self.frame.payload)
+        return STEP_BYTES + record + sum(_nbytes(micro) for micro in self.micros)
 
 
-def split_rows(rows: Rows, positions: Int64Array, micros: int) -> tuple[MicroRows, ...]:
-    """Return equal runs of rows, in order."""
+def split_rows(
+    rows: Rows, positions: Int64Array, micros: int, *, epoch: int, after: Cursor, total: int
+) -> tuple[Batch, ...]:
+    """Return equal runs of rows as micro-batches, in order.
+
+    Args:
+        rows: what this rank gets in the step.
+        positions: int64[n], of the rows.
+        micros: number of micro-batches.
+        epoch: of all positions.
+        after: cursor after the step.
+        total: target tokens of the step on all ranks.
+    """
     share = positions.size // micros
     slices = rows.segments.slices(positions.size).tolist()
     made = []
@@ -109,17 +83,28 @@ def split_rows(rows: Rows, positions: Int64Array, micros: int) -> tuple[MicroRow
         part = slice(micro * share, (micro + 1) * share)
         pieces = slice(slices[part.start], slices[part.stop])
         made.append(
-            MicroRows(
+            Batch(
+                step=after.step,
+                micro=micro,
+                micros=micros,
+                epoch=epoch,
                 tokens=rows.tokens[part],
                 loss_mask=rows.loss_mask[part],
                 positions=positions[part],
                 segments=_rebased(rows.segments, pieces, part.start),
                 sources=rows.sources[pieces],
                 target_tokens=int(rows.target_by_row[part].sum()),
+                global_target_tokens=total,
                 blanked_tokens=int(rows.blanked_by_row[part].sum()),
+                cursor_after=after,
             )
         )
     return tuple(made)
+
+
+def _nbytes(batch: Batch) -> int:
+    arrays = batch.tokens.nbytes + batch.loss_mask.nbytes + batch.positions.nbytes
+    return MICRO_BYTES + arrays + SEGMENT_BYTES * len(batch.segments)
 
 
 def _rebased(segments: Segments, pieces: slice, row: int) -> Segments:

@@ -161,14 +161,17 @@ class StepStream(Iterator[PreparedStep]):
         digest = rows_digest(mine, made.segments, made.tokens, self._digested(made))
         lost = tuple(self.feed.loader.lost[self._lost_seen :])
         self._lost_seen += len(lost)
+        after = source.cursor(taken.after)
+        micros = split_rows(made, mine, source.micros, epoch=taken.epoch, after=after, total=total)
+        target, blanked = int(made.target_by_row.sum()), int(made.blanked_by_row.sum())
         return PreparedStep(
             step=taken.step,
-            epoch=taken.epoch,
-            after=source.cursor(taken.after),
-            micros=split_rows(made, mine, source.micros),
-            target_tokens=int(made.target_by_row.sum()),
-            blanked_tokens=int(made.blanked_by_row.sum()),
-            global_target_tokens=total,
+            after=after,
+            micros=micros,
+            target_tokens=target,
+            target_bytes=target * made.tokens.itemsize,
+            blanked_tokens=blanked,
+            blanked_share=blanked / max(made.tokens.size, 1),
             digest=digest,
             frame=self._frame(
                 taken, mine, made, digest, partial=any(window.partial for window in windows)

@@ -34,11 +34,10 @@ class LoaderStats:
     def add(self, step: PreparedStep, waited: float) -> None:
         """Count one delivered step."""
         self.steps += 1
-        target = step.target_tokens
-        self.tokens += target
+        self.tokens += step.target_tokens
         self.blanked_tokens += step.blanked_tokens
         self.bytes_read = step.bytes_read
-        self.bytes_delivered += target * step.micros[0].tokens.itemsize
+        self.bytes_delivered += step.target_bytes
         self.data_wait += waited
         self.last_data_wait = waited
         self.lost_blocks += len(step.lost)

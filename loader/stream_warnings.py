@@ -63,14 +63,15 @@ class StepWarnings:
         for lost in step.lost:
             self._blocks += 1
             LOG.warning(
-                "documents %d to %d are masked from step %d on, block %d stays unreadable: %s",
+                "documents %d to %d are masked from step %d on, block %d stays unreadable: %s; "
+                "'shardward quarantine held' proposes a revision without them",
                 lost.first_document,
                 lost.first_document + lost.documents - 1,
                 step.step,
                 lost.block,
                 lost.error,
             )
-        share = step.blanked_tokens / max(step.tokens, 1)
+        share = step.blanked_share
         if share <= BLANKED_SHARE_WARNING or self._said or not self._revision:
             return
         self._said = True
