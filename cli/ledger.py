@@ -31,6 +31,7 @@ from .ledger_options import (
     view_from,
     view_json,
 )
+from .ledger_remote import mirror, publish
 from .ledger_upkeep import export, ingest, rebuild, stats, verify
 from .output import emit, json_option, run_option, say, table
 
@@ -359,5 +360,16 @@ def sql(*, query: str, timeout: float, limit: int, run: Path, as_json: bool) -> 
     answer(as_json, {"command": "sql", "query": query}, rows, title="", limit=limit, cut=True)
 
 
-for command in (sample, diff, timeline, verify, export, stats, ingest, rebuild):
+for command in (
+    sample,
+    diff,
+    timeline,
+    verify,
+    export,
+    stats,
+    ingest,
+    rebuild,
+    publish,
+    mirror,
+):
     ledger.add_command(command)

@@ -14,6 +14,7 @@ from pathlib import Path
 from .errors import IntegrityError, NotFound
 from .files import exclusive_lock, publish_new, sync_directory, write_atomic
 from .formats import parse_json
+from .journal import iter_journal
 from .journal_store import ObjectStore
 from .pieces import Piece, piece_path
 from .revision import Revision
@@ -41,6 +42,11 @@ class SegmentPublisher:
             self._number += 1
             self._offset += len(data)
 
+    @property
+    def offset(self) -> int:
+        """Bytes of the journal that are published."""
+        return self._offset
+
     def publish(self, end: int) -> int:
         """Publish the journal up to byte `end` and return the number of its last segment.
 
@@ -51,26 +57,30 @@ class SegmentPublisher:
             while self._offset < end:
                 stream.seek(self._offset)
                 data = stream.read(min(end - self._offset, LARGEST_SEGMENT))
-                self._offset += len(
-                    self._put(segment_key(self._journal.stem, self._number + 1), data)
-                )
+                self._offset += self._put(segment_key(self._journal.stem, self._number + 1), data)
                 self._number += 1
         return self._number
 
-    def _put(self, key: str, data: bytes) -> bytes:
-        """Publish `data` under `key` and return what stands there.
+    def _put(self, key: str, data: bytes) -> int:
+        """Publish `data` under `key` and return the size of what stands there.
 
-        A store may have taken an earlier, shorter stretch and its answer been lost on the way;
-        that stretch is then the segment.
+        Another stretch of the same journal may stand there: an earlier one whose answer was lost
+        on the way, or that of a process that publishes at the same time. It is then the segment.
         """
         try:
             self._store.put_new(key, data)
         except IntegrityError:
             there = self._store.get(key)
-            if not there or not data.startswith(there):
+            if not there or not self._holds(there):
                 raise
-            return there
-        return data
+            return len(there)
+        return len(data)
+
+    def _holds(self, data: bytes) -> bool:
+        """Return whether the journal goes on with `data`."""
+        with self._journal.open("rb") as stream:
+            stream.seek(self._offset)
+            return stream.read(len(data)) == data
 
 
 def segment_key(journal: str, number: int) -> str:
@@ -95,6 +105,37 @@ def publish_run_files(store: ObjectStore, run: Path) -> None:
     lines = log.read_bytes().split(b"\n")[:-1] if log.exists() else []
     for sequence, line in enumerate(lines, start=1):
         store.put_new(f"head/{sequence:06d}.json", line + b"\n")
+
+
+def publish_run(store: ObjectStore, run: Path) -> int:
+    """Publish all that the run in `run` has, and return the journal bytes that were new.
+
+    A run made with a `remote` does this by itself at each checkpoint. Every whole record is
+    published; a torn tail is none.
+
+    Raises:
+        NotFound: there is no run in `run`.
+        IntegrityError: another run was published there.
+    """
+    if not (run / _FIXED[0]).exists():
+        raise NotFound(f"{run} holds no run ({_FIXED[0]} is missing); give its directory")
+    store.check_condition()
+    publish_run_files(store, run)
+    gained = 0
+    for journal in sorted((run / "journal").glob("p*-r*-x*.swj")):
+        publisher = SegmentPublisher(store, journal)
+        before = publisher.offset
+        publisher.publish(_last_record(journal, before))
+        gained += publisher.offset - before
+    return gained
+
+
+def _last_record(journal: Path, start: int) -> int:
+    """Return the end of the last whole record of `journal`, of which `start` bytes are known."""
+    end = start
+    for part in iter_journal(journal, start):
+        end = part.end
+    return end
 
 
 def mirror(store: ObjectStore, run: Path) -> int:
