@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,21 @@ from ..quarantine.diagnose.confirm import confirm as checklist_of
 from ..quarantine.diagnose.series import Series
 from ..quarantine.ledger import Ledger
 from ..quarantine.respond import response
+from ..quarantine.respond.acquittal import Acquittal
 from ..quarantine.respond.command import run_command
 from ..quarantine.respond.evaluation import evaluation_specs, merge_evaluations
-from ..quarantine.respond.gather import attach_suspects
 from ..quarantine.respond.incident import Incident, IncidentStore
 from ..quarantine.respond.on_branch import on_branch_of
 from ..quarantine.respond.operations import newest_page
 from ..quarantine.respond.outlets import check_outlets, page_message
 from ..quarantine.respond.selection import parse_steps
+from ..quarantine.respond.suspects import families_of, find_suspects, suspects_json
 from ..quarantine.respond.telemetry import event_of, panel_pictures, panels
+from ..quarantine.respond.window import Window
 from ..quarantine.respond.window import identify as identify_window
-from .incident_options import act_options, find, log_option, said, signals
+from ..quarantine.search.findings import Suspect
+from ..quarantine.search.incident_window import IncidentWindow
+from .incident_options import act_options, find, history_option, log_option, said, signals
 from .output import acts, emit, json_option, manifest_option, mutation_options, run_option
 from .respond_options import actor_option, corpus_of
 from .telling import tell, tell_options
@@ -191,6 +196,7 @@ def _evaluate(
 @manifest_option
 @click.option("--steps", metavar="FIRST-LAST", help="From the onset to the detection by default.")
 @click.option("--controls", default=4, show_default=True, help="Control windows before it.")
+@history_option
 def identify(
     *,
     incident_id: str,
@@ -198,6 +204,7 @@ def identify(
     manifest: Path | None,
     steps: str | None,
     controls: int,
+    history: int,
     actor: str,
     yes: bool,
     dry_run: bool,
@@ -217,18 +224,43 @@ def identify(
     with Ledger.open(opened) as ledger:
         source = on_branch_of(incident, opened, ledger)
         window = identify_window(source, corpus, first=first, last=last, controls=controls)
+        asked = IncidentWindow(
+            first=first,
+            last=last,
+            docs=tuple(window.documents["doc"].to_pylist()),
+            controls=window.control_documents,
+        )
+        suspects, free = find_suspects(
+            incident, ledger, corpus, asked, branch=source.branch, history=history
+        )
     act = acts(yes=yes, dry_run=dry_run)
-    suspects = []
     if act:
+        # The suspects first: a crash between the two leaves a step that can be repeated.
+        stored = suspects_json(corpus, suspects, families=families_of(suspects))
+        incident.attach("suspects", stored, actor=actor)
         response.identify(incident, window, actor=actor)
-        suspects = attach_suspects(incident, corpus, window, actor=actor)
-    odd = [f"\n  unusual {c.name}: {c.value:.3g}" for c in window.comparisons if c.unusual]
-    top = [f"\n  {name}: {share:.0%} of tokens" for name, share in list(window.shards.items())[:5]]
     what = f"record {window.documents.num_rows} documents of steps {first} to {last}"
-    bad = [f"\n  suspect {s.doc}: {s.reasons[0]}" for s in suspects[:5] if s.verdict]
-    facts = {"window": window.to_json(), "suspects": [s.doc for s in suspects if s.verdict]}
-    what += "".join(top + odd + bad)
+    what += _window_told(window) + _suspects_told(suspects, free)
+    facts = {
+        "window": window.to_json(),
+        "suspects": [s.doc for s in suspects if s.verdict],
+        "acquitted": [each.to_json() for each in free],
+    }
     said(incident, opened, done=act, as_json=as_json, what=what, facts=facts)
+
+
+def _window_told(window: Window) -> str:
+    top = [f"\n  {name}: {share:.0%} of tokens" for name, share in list(window.shards.items())[:5]]
+    odd = [f"\n  unusual {c.name}: {c.value:.3g}" for c in window.comparisons if c.unusual]
+    return "".join(top + odd)
+
+
+def _suspects_told(suspects: Sequence[Suspect], free: Sequence[Acquittal]) -> str:
+    bad = [s for s in suspects if s.verdict]
+    told = [f"\n  suspect {s.doc}: {s.reasons[0]}" for s in bad[:5]]
+    told += [f"\n  and {len(bad) - 5} more"] if len(bad) > 5 else []
+    told += [f"\n  document {each.doc} {each.reason}" for each in free[:5]]
+    return "".join(told)
 
 
 LOOK = (open_, confirm, identify)

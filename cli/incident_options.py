@@ -14,6 +14,7 @@ from ..loader.run import Run
 from ..quarantine.diagnose.series import Series
 from ..quarantine.diagnose.signals import read_series
 from ..quarantine.ledger import Ledger
+from ..quarantine.respond.acquittal import HISTORY_DOCUMENTS
 from ..quarantine.respond.incident import Incident, IncidentStore
 from ..quarantine.respond.operations import branch_of_spike
 from ..quarantine.respond.situation import next_command
@@ -44,6 +45,17 @@ def log_option(command: Command) -> Command:
         "--log",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="Read the signals from this CSV or JSON lines file, not from the ledger.",
+    )(command)
+
+
+def history_option(command: Command) -> Command:
+    """Add `--history DOCUMENTS` as the parameter `history`."""
+    return click.option(
+        "--history",
+        type=click.IntRange(0),
+        default=HISTORY_DOCUMENTS,
+        show_default=True,
+        help="Documents eaten before the window; copies of them are acquitted. 0: none.",
     )(command)
 
 

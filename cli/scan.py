@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -10,14 +11,16 @@ from rich.console import Console
 from ..loader.errors import UsageError
 from ..loader.manifest import Manifest
 from ..quarantine.ledger import Ledger
-from ..quarantine.respond.on_branch import on_branch_of
+from ..quarantine.respond.acquittal import Acquittal
+from ..quarantine.respond.operations import branch_of_spike
+from ..quarantine.respond.suspects import find_suspects
 from ..quarantine.search.corpus_scan import examine_documents, scan_corpus
 from ..quarantine.search.findings import Suspect
-from ..quarantine.search.incident_window import document_losses, incident_window
+from ..quarantine.search.incident_window import incident_window
 from ..quarantine.search.opinions import panel
 from ..quarantine.search.triage import triage
 from .documents import DocumentList, load_manifest
-from .incident_options import find
+from .incident_options import find, history_option
 from .output import emit, json_option, manifest_option, progress, run_option, say, table
 from .respond_options import corpus_of
 
@@ -29,6 +32,7 @@ from .respond_options import corpus_of
 @click.option("--controls", type=DocumentList(), default=None, help="Set against the window.")
 @click.option("--incident", metavar="ID", default=None, help="Rank the window of this incident.")
 @run_option
+@history_option
 @click.option("--thorough", is_flag=True, help="Also ask detectors that read every text.")
 @click.option("--workers", type=click.IntRange(0, 256), default=0, help="Processes; 0: this one.")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Rows shown.")
@@ -41,6 +45,7 @@ def scan(
     controls: list[int] | None,
     incident: str | None,
     run: Path,
+    history: int,
     thorough: bool,
     workers: int,
     limit: int,
@@ -66,9 +71,10 @@ def scan(
             "--controls needs the --window that they are controls for"
         )
     if incident is not None:
-        _emit_suspects(_incident(run, incident, manifest), limit, as_json)
+        _emit_suspects(*_incident(run, incident, manifest, history), limit, as_json)
     elif window is not None:
-        _emit_suspects(triage(load_manifest(manifest), window, controls or []), limit, as_json)
+        suspects = triage(load_manifest(manifest), window, controls or [])
+        _emit_suspects(suspects, (), limit, as_json)
     else:
         _scan(
             load_manifest(manifest),
@@ -80,23 +86,30 @@ def scan(
         )
 
 
-def _incident(run: Path, incident_id: str, manifest: Path | None) -> list[Suspect]:
+def _incident(
+    run: Path, incident_id: str, manifest: Path | None, history: int
+) -> tuple[list[Suspect], list[Acquittal]]:
     opened, incident = find(run, incident_id)
     window = incident_window(incident)
+    corpus, branch = corpus_of(opened, manifest), branch_of_spike(incident, opened)
     with Ledger.open(opened) as ledger:
-        source = on_branch_of(incident, opened, ledger)
-        losses = document_losses(source, window.first, window.last)
-    return triage(corpus_of(opened, manifest), window.docs, window.controls, losses=losses)
+        return find_suspects(incident, ledger, corpus, window, branch=branch, history=history)
 
 
-def _emit_suspects(suspects: list[Suspect], limit: int, as_json: bool) -> None:
+def _emit_suspects(
+    suspects: list[Suspect], free: Sequence[Acquittal], limit: int, as_json: bool
+) -> None:
     def render(console: Console) -> None:
         rows = [(s.doc, s.score, s.source, s.loss, "; ".join(s.reasons)) for s in suspects[:limit]]
         names = ["doc", "score", "source", "loss", "reasons"]
         console.print(table("suspects", names, rows))
         _say_more(console, len(suspects), limit)
 
-    emit(as_json, {"suspects": [suspect.to_json() for suspect in suspects]}, render)
+    payload = {
+        "suspects": [suspect.to_json() for suspect in suspects],
+        "acquitted": [each.to_json() for each in free],
+    }
+    emit(as_json, payload, render)
 
 
 def _scan(

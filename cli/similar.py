@@ -10,6 +10,10 @@ from rich.console import Console
 
 from ..loader.errors import UsageError
 from ..loader.manifest import Manifest
+from ..quarantine.ledger import Ledger
+from ..quarantine.respond.acquittal import Acquittal
+from ..quarantine.respond.operations import branch_of_spike
+from ..quarantine.respond.suspects import acquit_relatives
 from ..quarantine.search.hits import KINDS, Hit, RecallBin, recall_at, recall_bins
 from ..quarantine.search.incident_window import culprits
 from ..quarantine.search.passages import Passage, shared_passages
@@ -20,6 +24,7 @@ from .incident_options import find
 from .output import clean, emit, json_option, manifest_option, progress, run_option, say, table
 from .respond_options import corpus_of
 
+MOST_TOLD = 12
 ASKED_AT = (0.3, 0.5, 0.7, 0.8, 0.9)
 
 
@@ -78,6 +83,7 @@ def similar(
     say(_chances(query))
     with progress("searching", loaded.documents_count) as advance:
         hits = run_query(loaded, query, workers=workers, advance=advance, work=work)
+    hits, free = _acquit(run, incident, loaded, hits)
     bins = recall_bins(hits, least=query.least, banded=query.banded)
     shown = _passages(loaded, hits[:limit]) if passages else {}
     payload = {
@@ -87,10 +93,13 @@ def similar(
             hit.to_json() | ({"passages": shown[hit.doc]} if hit.doc in shown else {})
             for hit in hits
         ],
+        "acquitted": [each.to_json() for each in free],
         "recall": [
             {"low": b.low, "high": b.high, "hits": b.hits, "recall": b.recall} for b in bins
         ],
     }
+    for each in free[:MOST_TOLD]:
+        say(f"document {each.doc} {each.reason}")
     emit(as_json, payload, lambda console: _show(console, hits, bins, shown, limit))
 
 
@@ -104,6 +113,18 @@ def _question(
     opened, found = find(run, incident or "")
     corpus = corpus_of(opened, manifest)
     return corpus, list(culprits(found, corpus))
+
+
+def _acquit(
+    run: Path, incident_id: str | None, manifest: Manifest, hits: list[Hit]
+) -> tuple[list[Hit], list[Acquittal]]:
+    """Leave out what is like copies that the run ate before the incident without harm."""
+    if incident_id is None:
+        return hits, []
+    opened, incident = find(run, incident_id)
+    branch = branch_of_spike(incident, opened)
+    with Ledger.open(opened) as ledger:
+        return acquit_relatives(incident, ledger, manifest, hits, branch=branch)
 
 
 def _chances(query: Query) -> str:

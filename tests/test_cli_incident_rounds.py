@@ -166,7 +166,7 @@ def test_a_scan_of_an_incident_takes_the_losses_of_its_branch(
         asked.append(ledger.step_documents(first)["piece"].to_pylist())
         return {}
 
-    monkeypatch.setattr("shardward.cli.scan.document_losses", losses)
+    monkeypatch.setattr("shardward.quarantine.respond.suspects.document_losses", losses)
     result = shardward(desk, "scan", "--incident", "INC-0001", "--json")
 
     assert result.exit_code == 0, result.output

@@ -15,31 +15,17 @@ from .curves import curves_json
 from .operations import HISTORY_STEPS, branch_before
 from .proof import prove
 from .proof_source import corpus_tokens, ledger_steps
-from .suspects import suspects_json
+from .suspects import judged
 from .telemetry import by_step, event_of, ledger_series
 
 if TYPE_CHECKING:
     from ...loader.manifest import Manifest
     from ...loader.run import Run
     from ..ledger.ledger import Ledger
-    from ..search.findings import Suspect
     from .incident import Incident
-    from .window import Window
 
 CURVES = ("loss", "grad_norm")
 PROVED_PAST_THE_WINDOW = 16
-
-
-def attach_suspects(
-    incident: Incident, manifest: Manifest, window: Window, *, actor: str
-) -> list[Suspect]:
-    """Rank the window's documents against its controls and store them; none without text."""
-    if manifest.header.schema.kind != "text":
-        return []
-    docs = window.documents["doc"].to_pylist()
-    suspects = triage(manifest, docs, window.control_documents)
-    incident.attach("suspects", suspects_json(manifest, suspects), actor=actor)
-    return suspects
 
 
 def attach_findings(
@@ -145,7 +131,9 @@ def _shares(incident: Incident, manifest: Manifest) -> Shares | None:
     window = incident.evidence(identified, "window")
     documents, controls = window["documents"], window["control_documents"]
     tokens = dict(zip(documents["doc"], documents["tokens"], strict=True))
-    flagged = _condemned(manifest, documents["doc"], controls)
+    flagged = judged(incident)
+    if flagged is None:
+        flagged = _condemned(manifest, documents["doc"], controls)
     # Each half of the controls is judged beside the other: the rate of verdicts on a calm window.
     halves = (controls[::2], controls[1::2])
     usual = _condemned(manifest, *halves) | _condemned(manifest, *halves[::-1])

@@ -1,12 +1,28 @@
-"""Suspects with their evidence spans, in the shape of the incident's attachment."""
+"""The suspects of a window: ranked, freed where their like did no harm, and as an attachment."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..search.incident_window import IncidentWindow, document_losses
+from ..search.triage import triage
+from .acquittal import (
+    COPIES,
+    HISTORY_DOCUMENTS,
+    Acquittal,
+    acquit_hits,
+    acquit_suspects,
+    harmed_steps,
+)
+from .on_branch import OnBranch
+
 if TYPE_CHECKING:
     from ...loader.manifest import Manifest
+    from ..ledger.ledger import Ledger
+    from ..search.findings import Suspect
+    from ..search.hits import Hit
+    from .incident import Incident
 
 MOST_SPANS = 8
 SPAN_CHARACTERS = 240
@@ -24,12 +40,101 @@ class SuspectLike(Protocol):
         """0 to 1."""
 
     @property
+    def verdict(self) -> bool:
+        """Whether it crossed the line."""
+
+    @property
+    def loss(self) -> float | None:
+        """Highest loss of a sample it was in, where that is known."""
+
+    @property
     def reasons(self) -> Sequence[str]:
         """Why, in words."""
 
     @property
     def spans(self) -> Sequence[tuple[int, int]]:
         """Characters [start, end) that show it."""
+
+
+def find_suspects(
+    incident: Incident,
+    ledger: Ledger,
+    manifest: Manifest,
+    window: IncidentWindow,
+    *,
+    branch: int | None,
+    history: int = HISTORY_DOCUMENTS,
+) -> tuple[list[Suspect], list[Acquittal]]:
+    """Rank the window's documents against its controls; free the copies that were not to blame.
+
+    Args:
+        branch: the branch piece that spiked.
+        history: documents eaten before the window that its copies are compared with; 0: none.
+
+    Returns:
+        The suspects, the most suspicious first, and who of them was acquitted; none without text.
+    """
+    if manifest.header.schema.kind != "text":
+        return [], []
+    losses = document_losses(OnBranch(ledger, branch), window.first, window.last)
+    suspects = triage(manifest, window.docs, window.controls, losses=losses)
+    return acquit_suspects(
+        suspects,
+        ledger,
+        manifest,
+        window,
+        branch=branch,
+        harmed=harmed_steps(incident.run_path),
+        most=history,
+    )
+
+
+def acquit_relatives(
+    incident: Incident,
+    ledger: Ledger,
+    manifest: Manifest,
+    hits: Sequence[Hit],
+    *,
+    branch: int | None,
+) -> tuple[list[Hit], list[Acquittal]]:
+    """Return `hits` without those that lead to copies which were not to blame, and the acquittals.
+
+    Where copies of a suspected copy fed healthy steps before the window, it is free, and so is
+    what is like it.
+    """
+    stored = (incident.attached("suspects") or {}).get("suspects", [])
+    copies = {each["doc"] for each in stored if each["family"] == COPIES}
+    free = acquit_hits(
+        [hit for hit in hits if hit.query_doc in copies],
+        ledger,
+        manifest,
+        before=incident.require("identify").summary["first"],
+        branch=branch,
+        harmed=harmed_steps(incident.run_path),
+    )
+    names = {each.doc for each in free}
+    return [h for h in hits if h.doc not in names and h.query_doc not in names], free
+
+
+def families_of(suspects: Sequence[Suspect]) -> dict[int, str]:
+    """Return the family of the first finding that condemns each suspect, by document."""
+    return {
+        suspect.doc: next(finding.family for finding in suspect.findings if finding.verdict)
+        for suspect in suspects
+        if suspect.verdict
+    }
+
+
+def judged(incident: Incident) -> set[int] | None:
+    """Return the documents that the suspects stored in this round condemn; None without any."""
+    current = incident.case().round
+    for event in reversed(incident.events()):
+        if event.act == "note" and event.summary.get("name") == "suspects":
+            suspects = incident.evidence(event, "suspects")["suspects"]
+            if event.round != current or any("verdict" not in each for each in suspects):
+                return None
+            return {each["doc"] for each in suspects if each["verdict"]}
+    return None
 
 
 def suspects_json(
@@ -62,6 +167,8 @@ def _suspect(suspect: SuspectLike, row: Mapping[str, Any], family: str | None) -
         "row": row["row"],
         "source": row["source"],
         "score": float(suspect.score),
+        "verdict": bool(suspect.verdict),
+        "loss": suspect.loss,
         "family": family,
         "reasons": [str(reason) for reason in suspect.reasons],
         "spans": [
