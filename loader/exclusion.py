@@ -43,6 +43,11 @@ class Exclusion:
         after = np.searchsorted(self.documents, first[blocks + 1])
         return bool((after > before).any())
 
+    def covers(self, low: int, high: int) -> bool:
+        """Return whether all of the documents low..high-1 are excluded, and there are any."""
+        before, after = np.searchsorted(self.documents, (low, high))
+        return bool(after - before == high - low > 0)
+
     def blanked(self, segments: Segments, positions: Int64Array, epoch: int) -> BoolArray:
         """Return which segments of the samples at `positions` must not reach the trainer."""
         skipped = self.skipped(positions, epoch)

@@ -115,15 +115,29 @@ class WindowFeed:
             del self._pending[old]
         buffer, numbers, places = self._places(key)
         blocks = [
-            pool.submit(self.loader.load, number, place)
+            pool.submit(self._load, number, place)
             for number, place in zip(numbers, places, strict=True)
         ]
         self._pending[key] = _Reading(buffer, blocks)
 
+    def _load(self, block: int, place: NDArray[Any]) -> BlockData | None:
+        """Read `block` into `place`, unless the revision leaves all of it out.
+
+        A block that a revision names because it is damaged is not met again, then. What stands in
+        `place` is never delivered: every piece of the block is blanked.
+        """
+        first = self._manifest.geometry().first_document
+        low, high = int(first[block]), int(first[block + 1])
+        if not self._exclusion.covers(low, high):
+            return self.loader.load(block, place)
+        offsets = np.zeros(high - low + 1, np.int64)
+        np.cumsum(self._manifest.lengths(low, high), out=offsets[1:])
+        return BlockData(values=place, offsets=offsets)
+
     def _build(self, key: Key) -> tuple[Window, NDArray[Any]]:
         if self._pool is None:
             buffer, numbers, places = self._places(key)
-            blocks = [self.loader.load(*job) for job in zip(numbers, places, strict=True)]
+            blocks = [self._load(*job) for job in zip(numbers, places, strict=True)]
         else:
             self._start(self._pool, key)
             reading = self._pending.pop(key)

@@ -15,7 +15,9 @@ import pytest
 from helpers_loader import arrow_corpus, revision_of
 
 from shardward.loader import Batch, Cursor, Manifest, Plan, Run, ShardLoader
+from shardward.loader.cursor import Mode
 from shardward.loader.errors import (
+    CorruptBlock,
     FormatError,
     IntegrityError,
     MismatchError,
@@ -230,3 +232,28 @@ def test_a_cursor_that_the_record_contradicts_is_refused(
         loader(manifest, plan, run=run, cursor=edited, epochs=3)
     loader(manifest, plan, run=run, cursor=good, epochs=3).close()
     assert not caplog.records
+
+
+@pytest.mark.parametrize("mode", ["compact", "hold"])
+@pytest.mark.parametrize("threads", [0, 2])
+def test_L10_a_block_that_a_revision_leaves_out_whole_is_not_read(
+    manifest: Manifest, monkeypatch: pytest.MonkeyPatch, mode: Mode, threads: int
+) -> None:
+    plan = manifest.plan(seed=3, seq_len=8, window_blocks=2, lookahead=1)
+    more: dict[str, Any] = {"revision": revision_of(manifest, range(20, 31)), "mode": mode}
+    with loader(manifest, plan, **more) as plain:
+        monkeypatch.setattr(type(plain.source.exclusion()), "covers", lambda *_: False)
+        expected = [(b.positions.tolist(), b.loss_mask.tolist(), b.digest) for b in plain]
+        monkeypatch.undo()
+    whole = manifest.open_block
+
+    def damaged(block: int) -> Any:
+        if block == 2:
+            raise CorruptBlock("block 2 failed its digest")
+        return whole(block)
+
+    monkeypatch.setattr(manifest, "open_block", damaged)
+    with loader(manifest, plan, threads=threads, **more) as around:
+        got = [(b.positions.tolist(), b.loss_mask.tolist(), b.digest) for b in around]
+
+    assert got == expected

@@ -337,7 +337,10 @@ def test_a_document_that_is_not_the_excluded_one_stops_the_rebuild(
 ) -> None:
     right = without(corpus, GONE)
     wrong = Revision(
-        number=1, manifest=right.manifest, documents=right.documents, hashes=bytes(16 * len(GONE))
+        number=1,
+        manifest=right.manifest,
+        documents=right.documents,
+        hashes=b"\x01" * (16 * len(GONE)),
     )
 
     with pytest.raises(IntegrityError, match="document 0 has content"):

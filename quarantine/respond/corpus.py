@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xxhash
 
-from ...loader.errors import DecisionError, NotFound
+from ...loader.errors import CorruptBlock, DecisionError, NotFound
 from .scopes import DocumentFacts, Scope
-from .status import Documents, Resolver
+from .status import Documents, Entry, Resolver, live_entries
 
 if TYPE_CHECKING:
     from ...loader.manifest import Manifest
 
 _CHUNK = 1 << 20
+EVIDENCE_OF_DAMAGE = "corrupt_block"
+"""Key of a decision's evidence that says that its documents could not be read."""
+UNREAD = bytes(16)
+"""Stands for the content hash of such a document."""
 
 
 def content_hash(data: bytes) -> bytes:
@@ -23,10 +27,16 @@ def content_hash(data: bytes) -> bytes:
     return xxhash.xxh3_128_digest(data)
 
 
-def content_hashes(manifest: Manifest, documents: Documents) -> list[bytes]:
+def content_hashes(
+    manifest: Manifest, documents: Documents, *, unreadable: Documents | None = None
+) -> list[bytes]:
     """Return the 16-byte content hash of each document, in the order given.
 
-    Every block that holds one of them is read once.
+    Every block that holds one of them is read once. Those of `unreadable`, sorted, may lie in a
+    damaged block; their hash is then `UNREAD`.
+
+    Raises:
+        CorruptBlock: another document lies in a block that cannot be read.
     """
     wanted = np.asarray(documents, np.int64)
     check_documents(manifest, wanted)
@@ -34,11 +44,28 @@ def content_hashes(manifest: Manifest, documents: Documents) -> list[bytes]:
     hashes: dict[int, bytes] = {}
     blocks = geometry.block_of(wanted)
     for block in np.unique(blocks):
-        first = int(geometry.first_document[block])
-        contents = block_contents(manifest, int(block))
-        for doc in wanted[blocks == block]:
+        first, chosen = int(geometry.first_document[block]), wanted[blocks == block]
+        try:
+            contents = block_contents(manifest, int(block))
+        except CorruptBlock:
+            if unreadable is None or not bool(np.isin(chosen, unreadable).all()):
+                raise
+            hashes.update(dict.fromkeys(chosen.tolist(), UNREAD))
+            continue
+        for doc in chosen:
             hashes[int(doc)] = content_hash(contents[int(doc) - first])
     return [hashes[int(doc)] for doc in wanted]
+
+
+def unreadable_documents(entries: Sequence[Entry]) -> Documents:
+    """Return the sorted documents that live decisions left out because they could not be read."""
+    named = [
+        doc
+        for entry in live_entries(entries)
+        if EVIDENCE_OF_DAMAGE in entry.decision.evidence
+        for doc in entry.decision.scope.documents
+    ]
+    return np.unique(np.array(named, np.int64))
 
 
 def block_contents(manifest: Manifest, block: int) -> list[bytes]:

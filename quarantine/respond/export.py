@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .corpus import content_hashes
+from .corpus import UNREAD, content_hashes, unreadable_documents
 from .listing import excluded_rows
 from .status import Entry
 
@@ -20,17 +20,21 @@ def export_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield one object per excluded document: ordinal, id, content hash, place, state, decision.
 
-    Reasons are people's words and may quote the text, so they come only when asked for. Evidence
-    never does.
+    The content hash of a document that could not be read is null. Reasons are people's words and
+    may quote the text, so they come only when asked for. Evidence never does.
     """
     rows, _ = excluded_rows(entries, manifest)
-    hashes = content_hashes(manifest, np.array([row.doc for row in rows], np.int64))
+    hashes = content_hashes(
+        manifest,
+        np.array([row.doc for row in rows], np.int64),
+        unreadable=unreadable_documents(entries),
+    )
     for row, content in zip(rows, hashes, strict=True):
         value: dict[str, Any] = {
             "manifest": manifest.fingerprint,
             "doc": row.doc,
             "id": row.id,
-            "content_xxh3_128": content.hex(),
+            "content_xxh3_128": None if content == UNREAD else content.hex(),
             "shard": row.shard,
             "row": row.row,
             "source": row.source,

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ...loader.errors import CorruptBlock
 from .corpus import resolver
-from .status import STATES, Entry, deciding_entries
+from .status import STATES, Documents, Entry, deciding_entries
 
 if TYPE_CHECKING:
     from ...loader.manifest import Manifest
@@ -34,9 +37,26 @@ def excluded_rows(
     """Return up to `limit` excluded documents by ordinal, and how many there are in all."""
     docs, decided = deciding_entries(entries, resolver(manifest))
     shown = slice(None) if limit is None else slice(limit)
-    rows = manifest.documents(docs[shown], columns=("id",)).to_pylist() if docs.size else []
+    rows = _identified(manifest, docs[shown]) if docs.size else []
     numbers = decided[shown].tolist()
     return [_row(row, entries[n - 1]) for row, n in zip(rows, numbers, strict=True)], int(docs.size)
+
+
+def _identified(manifest: Manifest, docs: Documents) -> list[dict[str, Any]]:
+    """Return id, shard, row and source of each document; the id is None in a damaged block."""
+    try:
+        return list(manifest.documents(docs, columns=("id",)).to_pylist())
+    except CorruptBlock:
+        blocks = manifest.geometry().block_of(docs)
+        parts = [docs[blocks == block] for block in np.unique(blocks)]
+        return [row for part in parts for row in _of_block(manifest, part)]
+
+
+def _of_block(manifest: Manifest, docs: Documents) -> list[dict[str, Any]]:
+    try:
+        return list(manifest.documents(docs, columns=("id",)).to_pylist())
+    except CorruptBlock:
+        return [{**row, "id": None} for row in manifest.documents(docs, columns=()).to_pylist()]
 
 
 def _row(row: dict[str, Any], entry: Entry) -> Excluded:

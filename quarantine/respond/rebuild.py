@@ -33,7 +33,7 @@ from ...loader.formats import canonical_json, parse_json
 from ...loader.sources.contract import reading
 from ...loader.sources.opening import join, open_input
 from ...loader.unfinished import REPORT, WORK
-from .corpus import content_hashes
+from .corpus import UNREAD, content_hashes
 from .rebuild_report import RebuildReport, RebuiltShard, read_report, shard_from_json
 from .rewrite_other import rewrite_arrow, rewrite_jsonl
 from .rewrite_parquet import Keep, rewrite_parquet
@@ -233,7 +233,7 @@ def _check_content(manifest: Manifest, docs: Int64, revision: Revision) -> None:
     found = content_hashes(manifest, docs)
     for doc, place, now in zip(docs.tolist(), places.tolist(), found, strict=True):
         was = revision.hashes[16 * place : 16 * (place + 1)]
-        if was != now:
+        if was not in (now, UNREAD):
             raise IntegrityError(
                 f"document {doc} has content {now.hex()}, revision {revision.number} excluded "
                 f"{was.hex()}; the corpus changed since the decision, index it anew"

@@ -18,7 +18,7 @@ from ...loader.revision_store import (
 )
 from .anchors import Anchor, read_anchors
 from .chain import ChainHead
-from .corpus import content_hashes, resolver
+from .corpus import content_hashes, resolver, unreadable_documents
 from .decisions import DecisionLog
 from .status import active_skips, excluded_documents
 
@@ -55,9 +55,10 @@ def build_revision(
     """Return the revision the decisions amount to; nothing is written.
 
     `head` anchors the log the decisions come from. The content of every excluded document is
-    read for its hash.
+    read for its hash; that of a document left out because it could not be read may be unknown.
 
     Raises:
+        CorruptBlock: another document's content cannot be read.
         MismatchError: the parent was made for another corpus.
         NotFound: a decision names a document, shard or source the corpus does not have.
     """
@@ -82,7 +83,9 @@ def build_revision(
         parent=parent.digest,
         manifest=manifest.fingerprint,
         documents=documents,
-        hashes=b"".join(content_hashes(manifest, documents)),
+        hashes=b"".join(
+            content_hashes(manifest, documents, unreadable=unreadable_documents(entries))
+        ),
         skips=skips,
         decisions_head=head.digest if head.count else None,
         decisions_count=head.count,
