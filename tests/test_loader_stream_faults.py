@@ -243,7 +243,7 @@ def test_L10_a_block_that_a_revision_leaves_out_whole_is_not_read(
     more: dict[str, Any] = {"revision": revision_of(manifest, range(20, 31)), "mode": mode}
     with loader(manifest, plan, **more) as plain:
         monkeypatch.setattr(type(plain.source.exclusion()), "covers", lambda *_: False)
-        expected = [(b.positions.tolist(), b.loss_mask.tolist(), b.digest) for b in plain]
+        expected = [(b.positions.tolist(), b.loss_mask.tolist(), rows([b])) for b in plain]
         monkeypatch.undo()
     whole = manifest.open_block
 
@@ -254,6 +254,6 @@ def test_L10_a_block_that_a_revision_leaves_out_whole_is_not_read(
 
     monkeypatch.setattr(manifest, "open_block", damaged)
     with loader(manifest, plan, threads=threads, **more) as around:
-        got = [(b.positions.tolist(), b.loss_mask.tolist(), b.digest) for b in around]
+        got = [(b.positions.tolist(), b.loss_mask.tolist(), rows([b])) for b in around]
 
     assert got == expected
