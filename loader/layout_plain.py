@@ -51,9 +51,11 @@ class PlainLayout:
         self._count = self._pieces.tokens() - self._separator
         self._slices = self._pieces.slices(samples)
 
-    def tokens(self, low: int, high: int, length: int) -> NDArray[Any]:
-        """Return rows low..high-1 as [high - low, length]."""
-        tokens = np.full((high - low) * length, self._plan.pad, dtype=self._dtype)
+    def tokens(self, low: int, high: int, out: NDArray[Any]) -> None:
+        """Write rows low..high-1 into `out`, [high - low, length]."""
+        length = out.shape[1]
+        tokens = out.reshape(-1)
+        tokens.fill(self._plan.pad)
         chosen = slice(int(self._slices[low]), int(self._slices[high]))
         at = self._begin(low, chosen, length)
         count = self._count[chosen]
@@ -64,30 +66,26 @@ class PlainLayout:
                 tokens[target : target + size] = block.values[source : source + size]
         if self._plan.separator is not None:
             tokens[(at + count)[self._separator[chosen]]] = self._plan.separator
-        return tokens.reshape(high - low, length)
 
-    def mask(self, low: int, high: int, length: int) -> BoolArray:
-        """Return where rows low..high-1 have a token that was not blanked."""
+    def mask(self, low: int, high: int, out: BoolArray) -> None:
+        """Write into `out` where rows low..high-1 have a token that was not blanked."""
         chosen = slice(int(self._slices[low]), int(self._slices[high]))
         everything = np.ones(len(self._pieces), np.bool_)
-        return piece_mask(self._pieces, everything, chosen, low, (high - low, length))
+        fill_mask(self._pieces, everything, chosen, low, out)
 
     def _begin(self, low: int, chosen: slice, length: int) -> Int64Array:
         return (self._pieces.sample[chosen] - low) * length + self._pieces.offset[chosen]
 
 
-def piece_mask(
-    pieces: Segments, kept: BoolArray, chosen: slice, low: int, shape: tuple[int, int]
-) -> BoolArray:
-    """Return True where one of the `chosen` pieces that are `kept` lies; row 0 is `low`."""
-    rows, length = shape
-    mask = np.zeros(rows * length, np.bool_)
+def fill_mask(pieces: Segments, kept: BoolArray, chosen: slice, low: int, out: BoolArray) -> None:
+    """Set `out` to where one of the `chosen` pieces that are `kept` lies; its row 0 is `low`."""
+    mask, length = out.reshape(-1), out.shape[1]
+    mask.fill(False)
     begin = (pieces.sample[chosen] - low) * length + pieces.offset[chosen]
     end = begin + pieces.end[chosen] - pieces.start[chosen]
     keep = kept[chosen]
     for first, last in zip(begin[keep].tolist(), end[keep].tolist(), strict=True):
         mask[first:last] = True
-    return mask.reshape(rows, length)
 
 
 def document_spans(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from .arrays import BoolArray, Int64Array
 from .blocks import BlockData
-from .layout_plain import document_spans, piece_mask
+from .layout_plain import document_spans, fill_mask
 from .plan import Plan
 from .segments import Segments
 
@@ -27,6 +27,8 @@ INLINE = 12
 """Bytes that a view holds itself; Arrow requires shorter values to be inline."""
 MAX_BUFFER = (1 << 31) - 1
 HALF_BUFFER = 1 << 30
+COPIED = 1 << 18
+"""Bytes that Arrow copies at a time: they are still in the cache when they go to their place."""
 
 _VIEW = np.dtype([("length", "<i4"), ("prefix", "<i4"), ("buffer", "<i4"), ("offset", "<i4")])
 
@@ -75,20 +77,24 @@ class ViewLayout:
             pa.binary_view(), len(views), [None, pa.py_buffer(views), *writer.buffers]
         )
 
-    def tokens(self, low: int, high: int, length: int) -> NDArray[Any]:
-        """Return rows low..high-1 as [high - low, length]; a fresh, writable array."""
-        assert length == self._length
-        first, last = int(self._first_view[low]), int(self._first_view[high])
-        view = self._array.slice(first, last - first)
-        data = pc.cast(view, pa.large_binary()).buffers()[2]
-        return np.frombuffer(data, self._dtype, (high - low) * length).reshape(-1, length)
+    def tokens(self, low: int, high: int, out: NDArray[Any]) -> None:
+        """Write rows low..high-1 into `out`, [high - low, length]."""
+        assert out.shape[1] == self._length
+        share = max(1, COPIED // (self._length * self._dtype.itemsize))
+        for row in range(low, high, share):
+            rows = out[row - low : row - low + share]
+            first, last = (int(self._first_view[n]) for n in (row, row + len(rows)))
+            view = self._array.slice(first, last - first)
+            data = pc.cast(view, pa.large_binary()).buffers()[2]
+            rows[:] = np.frombuffer(data, self._dtype, rows.size).reshape(rows.shape)
 
-    def mask(self, low: int, high: int, length: int) -> BoolArray:
-        """Return where rows low..high-1 have a token that was not blanked."""
+    def mask(self, low: int, high: int, out: BoolArray) -> None:
+        """Write into `out` where rows low..high-1 have a token that was not blanked."""
         if self._whole[low:high].all():
-            return np.ones((high - low, length), np.bool_)
+            out.fill(True)
+            return
         chosen = slice(int(self._slices[low]), int(self._slices[high]))
-        return piece_mask(self._pieces, ~self._blanked, chosen, low, (high - low, length))
+        fill_mask(self._pieces, ~self._blanked, chosen, low, out)
 
 
 class _ViewWriter:

@@ -11,6 +11,7 @@ from .batch import Batch
 from .block_loader import LostBlock
 from .cursor import Cursor
 from .journal_frame import Prepared
+from .rank_check import Share
 from .rows import Rows
 from .segments import Segments
 
@@ -32,6 +33,7 @@ class PreparedStep:
         target_bytes: bytes of the target tokens.
         blanked_share: share of this rank's places for tokens that the revision took out.
         digest: 16 bytes, of this rank's samples.
+        share: what this rank tells the others of it.
         frame: the journal record, None without a run.
         lost: blocks found unreadable since the step before.
         bytes_read: decoded bytes so far.
@@ -46,6 +48,7 @@ class PreparedStep:
     blanked_tokens: int
     blanked_share: float
     digest: bytes
+    share: Share
     frame: Prepared | None
     lost: tuple[LostBlock, ...]
     bytes_read: int
@@ -64,7 +67,7 @@ class PreparedStep:
 
 
 def split_rows(
-    rows: Rows, positions: Int64Array, micros: int, *, epoch: int, after: Cursor, total: int
+    rows: Rows, positions: Int64Array, micros: int, *, epoch: int, after: Cursor
 ) -> tuple[Batch, ...]:
     """Return equal runs of rows as micro-batches, in order.
 
@@ -74,7 +77,6 @@ def split_rows(
         micros: number of micro-batches.
         epoch: of all positions.
         after: cursor after the step.
-        total: target tokens of the step on all ranks.
     """
     share = positions.size // micros
     slices = rows.segments.slices(positions.size).tolist()
@@ -94,7 +96,7 @@ def split_rows(
                 segments=_rebased(rows.segments, pieces, part.start),
                 sources=rows.sources[pieces],
                 target_tokens=int(rows.target_by_row[part].sum()),
-                global_target_tokens=total,
+                global_target_tokens=rows.step_tokens,
                 blanked_tokens=int(rows.blanked_by_row[part].sum()),
                 cursor_after=after,
             )

@@ -11,6 +11,7 @@ import numpy as np
 
 from .arrays import Int64Array
 from .blocks import token_dtype
+from .buffers import Buffers
 from .cursor import Cursor, Mode
 from .exclusion import Exclusion
 from .journal_frame import Prepared
@@ -18,10 +19,11 @@ from .manifest import Manifest
 from .order import EpochOrder, Layout
 from .plan import Plan
 from .prepared import PreparedStep, split_rows
+from .rank_check import Share
 from .records import DOCUMENTS, DeliveredRecord, prepare_delivered
 from .revision import Revision
 from .row_digest import rows_digest
-from .rows import Rows, by_window, make_rows
+from .rows import Rows, make_rows
 from .schedule import BatchSchedule
 from .topology import Topology
 from .walk import EpochEnd, Place, StepPositions, Walker
@@ -123,6 +125,7 @@ class StepStream(Iterator[PreparedStep]):
         self._stride = stride
         self._walker = source.walker()
         self._lost_seen = 0
+        self._buffers = Buffers()
         self._dtype = token_dtype(source.manifest.header.tokenizer.vocabulary)
         self.feed = WindowFeed(
             source.manifest,
@@ -152,17 +155,19 @@ class StepStream(Iterator[PreparedStep]):
     def _prepare(self, taken: StepPositions) -> PreparedStep:
         source = self._source
         mine = source.topology.slice(taken.positions)
-        windows = self._windows(taken)
-        total = sum(
-            int(window.target_by_row[rows].sum())
-            for window, rows in by_window(windows, taken.positions)
+        made = make_rows(
+            source.plan,
+            self._windows(taken),
+            mine,
+            self._dtype,
+            step=taken.positions,
+            empty=self._buffers.empty,
         )
-        made = make_rows(source.plan, windows, mine, self._dtype)
         digest = rows_digest(mine, made.segments, made.tokens, self._digested(made))
         lost = tuple(self.feed.loader.lost[self._lost_seen :])
         self._lost_seen += len(lost)
         after = source.cursor(taken.after)
-        micros = split_rows(made, mine, source.micros, epoch=taken.epoch, after=after, total=total)
+        micros = split_rows(made, mine, source.micros, epoch=taken.epoch, after=after)
         target, blanked = int(made.target_by_row.sum()), int(made.blanked_by_row.sum())
         return PreparedStep(
             step=taken.step,
@@ -173,9 +178,15 @@ class StepStream(Iterator[PreparedStep]):
             blanked_tokens=blanked,
             blanked_share=blanked / max(made.tokens.size, 1),
             digest=digest,
-            frame=self._frame(
-                taken, mine, made, digest, partial=any(window.partial for window in windows)
+            share=Share.made(
+                source.topology,
+                step=taken.step,
+                epoch=taken.epoch,
+                end=taken.end,
+                positions=mine,
+                digest=digest,
             ),
+            frame=self._frame(taken, mine, made, digest),
             lost=lost,
             bytes_read=self.feed.bytes_read,
             dropped=taken.dropped,
@@ -188,7 +199,8 @@ class StepStream(Iterator[PreparedStep]):
             return made.target_by_row
         return np.full(made.target_by_row.size, seq_len, np.int64)
 
-    def _windows(self, taken: StepPositions) -> list[Window]:
+    def _windows(self, taken: StepPositions) -> Iterator[Window]:
+        """Yield the windows of a step, each read only when the one before is done with."""
         order: EpochOrder = self._walker.order(taken.epoch)
         real = taken.positions[taken.positions >= 0]
         first, last = order.window_of(int(real[0])), order.window_of(int(real[-1]))
@@ -198,10 +210,11 @@ class StepStream(Iterator[PreparedStep]):
             for number in range(first, last + 1)
             if np.diff(np.searchsorted(real, order.window_starts[number : number + 2]))[0]
         ]
-        return [self.feed.window(taken.epoch, n, oldest=needed[0]) for n in needed]
+        for number in needed:
+            yield self.feed.window(taken.epoch, number, oldest=number)
 
     def _frame(
-        self, taken: StepPositions, mine: Int64Array, made: Rows, digest: bytes, *, partial: bool
+        self, taken: StepPositions, mine: Int64Array, made: Rows, digest: bytes
     ) -> Prepared | None:
         """Return the journal record, with its documents where only it can tell which they were."""
         source = self._source
@@ -222,7 +235,7 @@ class StepStream(Iterator[PreparedStep]):
             target_tokens=int(made.target_by_row.sum()),
             blanked_tokens=int(made.blanked_by_row.sum()),
             mode=source.mode,
-            record=DOCUMENTS if partial else source.record,
+            record=DOCUMENTS if made.partial else source.record,
             sample_index=made.segments.sample,
             doc=made.segments.doc,
             token_start=made.segments.start,

@@ -69,7 +69,6 @@ class Window:
         self.size_by_row = _sum_by_row(inside.tokens(), reaching.slices(positions.size))
         self.target_by_row = _sum_by_row(self.segments.tokens(), self._slices)
         self.blanked_by_row = self.size_by_row - self.target_by_row
-        self.length = None if plan.seq_len is None else plan.seq_len + plan.lookahead
         layout = PlainLayout if plan.seq_len is None else ViewLayout
         self._layout = layout(
             plan=plan,
@@ -86,17 +85,17 @@ class Window:
         """Return the row of each position of this window, int64[n]."""
         return positions - self.table.first_position
 
-    def tokens(self, low: int, high: int, length: int) -> NDArray[Any]:
-        """Return the tokens of rows low..high-1, [high - low, length], pad where blanked."""
-        return self._layout.tokens(low, high, length)
+    def tokens(self, low: int, high: int, out: NDArray[Any]) -> None:
+        """Write the tokens of rows low..high-1 into `out`, [high - low, length], pad if blanked."""
+        self._layout.tokens(low, high, out)
 
     def pieces(self, low: int, high: int) -> slice:
         """Return which of `segments` belong to rows low..high-1."""
         return slice(int(self._slices[low]), int(self._slices[high]))
 
-    def mask(self, low: int, high: int, length: int) -> BoolArray:
-        """Return where rows low..high-1 have a delivered token, bool[high - low, length]."""
-        return self._layout.mask(low, high, length)
+    def mask(self, low: int, high: int, out: BoolArray) -> None:
+        """Write into `out` where rows low..high-1 have a delivered token."""
+        self._layout.mask(low, high, out)
 
 
 def runs(rows: Int64Array) -> Iterator[tuple[int, int]]:
