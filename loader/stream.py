@@ -20,10 +20,11 @@ from .plan import Plan
 from .prefetch import Prefetcher
 from .prepared import PreparedStep
 from .preview import Preview, preview_step
+from .rank_check import RankCheck, check_recorded_ranks
 from .recorder import Recorder
 from .revision import Revision
 from .run import Run
-from .run_signals import Gather, numbers, reduce_signals
+from .run_signals import Gather, numbers
 from .sample_seed import Transform
 from .schedule import BatchSchedule
 from .step_count import StepEstimate, count_steps
@@ -148,7 +149,7 @@ class ShardLoader:
         self._warnings = StepWarnings(self._source.revision.number)
         self._counted: StepEstimate | None = None
         self._counts = counts_reader(run.path if run else None, chosen, plan.plan_id)
-        self.stats = LoaderStats()
+        self.stats, self._ranks = LoaderStats(), RankCheck()
 
     def _check_sizes(self, window_bytes: int, loaded: Cursor) -> None:
         for size in self._source.schedule.sizes():
@@ -255,6 +256,7 @@ class ShardLoader:
             self._recorder.event("dropped_samples", step.step, {"samples": step.dropped})
         self.stats.add(step, waited)
         self._warnings.check(step)
+        self._ranks.remember(step.share)
         if self._prefetcher is not None:
             self._prefetcher.refill()
         step.micros[0].book_wait(waited)
@@ -297,10 +299,11 @@ class ShardLoader:
         Raises:
             UsageError: the step was not delivered, an earlier report was later, or a signal is
                 not a number; nothing is recorded then.
+            IntegrityError: with `reduce`, on all ranks: they do not hold the parts of one step.
         """
         values = numbers(signals)
         if reduce is not None:
-            values = reduce_signals(reduce(values))
+            values = self._ranks.reduced(step, values, reduce)
         self._recorder.complete(step, values, None if sample_loss is None else list(sample_loss))
         return values
 
@@ -329,11 +332,12 @@ class ShardLoader:
 
         Raises:
             UsageError: the step is not completed.
+            IntegrityError: on rank 0: the journals of the ranks disagree on the step.
         """
-        cursor = self._recorder.checkpoint(step, path)
         if self.run is not None and self.piece is not None:
+            check_recorded_ranks(self.run, self.piece, step, self.topology)
             warn_if_left_behind(self.run, self.piece, step)
-        return cursor.to_json()
+        return self._recorder.checkpoint(step, path).to_json()
 
     def preview(self, step: int) -> Preview:
         """Return what would feed `step`, without reading data; always exact.
