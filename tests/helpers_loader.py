@@ -106,7 +106,7 @@ class Reference:
     def steps(
         self,
         *,
-        batch: int,
+        batch: int | Sequence[tuple[int, int]],
         start: tuple[int, int, int],
         epochs: int,
         excluded: set[int],
@@ -114,8 +114,9 @@ class Reference:
         mode: str = "compact",
         end: str = "drop",
     ) -> list[Expected]:
-        """Return all steps from (step, epoch, position) on."""
+        """Return all steps from (step, epoch, position) on; `batch` may change with the step."""
         step, epoch, position = start
+        sizes = [(1, batch)] if isinstance(batch, int) else batch
         found: list[Expected] = []
         while epoch < epochs:
             left = [s for s in self.samples(epoch) if s.position >= position]
@@ -133,10 +134,11 @@ class Reference:
                     and any(piece[0] not in excluded for piece in s.pieces)
                 )
             ]
-            if len(alive) < batch and (end == "drop" or not alive):
+            size = [samples for first, samples in sizes if first <= step + 1][-1]
+            if len(alive) < size and (end == "drop" or not alive):
                 epoch, position = epoch + 1, 0
                 continue
-            taken = alive[:batch]
+            taken = alive[:size]
             rows = [self.row(s, excluded, skipped=s.position in skipped) for s in taken]
             blanked = sum(
                 high - low
@@ -144,11 +146,9 @@ class Reference:
                 for doc, low, high, _ in s.pieces
                 if doc in excluded or s.position in skipped
             )
-            if len(alive) > batch or len(taken) == batch:
-                position = taken[-1].position + 1
-            else:
-                position = len(self.samples(epoch))
-            pad = batch - len(taken)
+            is_full = len(taken) == size
+            position = taken[-1].position + 1 if is_full else len(self.samples(epoch))
+            pad = size - len(taken)
             step += 1
             found.append(
                 Expected(
