@@ -10,6 +10,7 @@ from rich.console import Console
 
 from ..loader.errors import IntegrityError
 from ..loader.run import Run
+from ..quarantine.ledger.as_found import ChangedDocument
 from ..quarantine.ledger.export import FORMATS, ORDERS
 from ..quarantine.ledger.location import ledger_path
 from ..quarantine.ledger.rebuild import losses
@@ -25,6 +26,8 @@ from .output import (
     run_option,
     table,
 )
+
+VERIFY_TABLE = ("step", "piece", "rank", "document", "shard", "row", "which")
 
 
 @click.command()
@@ -133,8 +136,10 @@ def verify(
 ) -> None:
     """Read the corpus again and compare it with the digests recorded in training.
 
-    Exit 5 if a step's documents are no longer what they were, naming the first, or if a journal is
-    missing, cut or garbage, so that steps could not be compared.
+    Exit 5 if a step's documents are no longer what they were, naming the first step and document,
+    or if a journal is missing, cut or garbage, so that steps could not be compared. A document
+    whose length changed is named for certain; of those that kept it, all that the step was fed
+    from the changed block may be the one, and their number is given.
 
     \b
     Examples:
@@ -155,19 +160,22 @@ def verify(
         damage = book.journal_problems()
 
     def render(console: Console) -> None:
-        rows = [(d.step, d.piece, d.rank, d.recorded, d.found) for d in result.differences]
+        rows = [(d.step, d.piece, d.rank, *_document_cells(d.document)) for d in result.differences]
         if rows:
-            console.print(table("", ("step", "piece", "rank", "recorded", "found"), rows))
+            console.print(table("", VERIFY_TABLE, rows))
         console.print(f"{result.records} records compared, {len(rows)} differ")
 
     emit(as_json, {"question": {"command": "verify", **view_json(view)}, "report": result}, render)
     if result.differences:
-        worst = result.differences[0]
-        raise IntegrityError(
-            f"step {worst.step} of piece {worst.piece}, rank {worst.rank}: the documents are no "
-            "longer what was recorded; see `shardward corpus verify` for the shard"
-        )
+        raise IntegrityError(str(result.differences[0]))
     fail_on(damage)
+
+
+def _document_cells(first: ChangedDocument | None) -> tuple[object, ...]:
+    if first is None:
+        return (None, None, None, "every document is what was indexed")
+    which = "certain" if first.among == 1 else f"one of {first.among} documents, the first"
+    return (first.doc, first.shard, first.row, which)
 
 
 @click.command()

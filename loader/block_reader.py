@@ -52,6 +52,17 @@ class BlockReader:
         self._check_lengths(block, data)
         return data
 
+    def as_found(self, block: int) -> BlockData:
+        """Return the tokens that the shard has in the place of `block`, whatever was indexed.
+
+        Raises:
+            CorruptBlock: they cannot be read, or are of another number of documents.
+            UnreachableShard: the store does not hand the shard out.
+        """
+        raw = self._decoded(block)
+        is_text = self._manifest.header.schema.kind == "text"
+        return self.tokenizer.encode(raw) if is_text else raw
+
     def text(self, block: int) -> pa.Array:
         """Return the checked text of `block` as a large_string array."""
         if self._manifest.header.schema.kind != "text":
@@ -98,6 +109,11 @@ class BlockReader:
         return table
 
     def _checked(self, block: int) -> BlockData:
+        data = self._decoded(block)
+        self._check_digest(block, data)
+        return data
+
+    def _decoded(self, block: int) -> BlockData:
         header = self._manifest.header
         column = self.raw(block, [header.schema.column])[header.schema.column]
         place, first = self._place(block)
@@ -110,7 +126,6 @@ class BlockReader:
                 data = BlockData(values=values, offsets=found.offsets)
         except CorpusError as error:
             raise CorruptBlock(str(error)) from error
-        self._check_digest(block, data)
         return data
 
     def _check_digest(self, block: int, data: BlockData) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from ...loader.arrays import Int64Array
+from .as_found import AsFound
 from .check import Problem, check
 from .derive import Deriver
 from .documents import document_steps
@@ -230,14 +231,19 @@ class Ledger(LedgerFile):
     ) -> Verification:
         """Read the corpus again and compare with the recorded digests of steps first..last.
 
+        A step that differs comes with the first of its documents that changed; see `Difference`.
+
         Raises:
             NotFound: the manifest is not there.
+            UnreachableShard: a shard is missing.
         """
         end = self.last_step(branch) if last is None else last
         spans = window(self.spans(branch), first, end)
+        corpus = AsFound(self.manifest)
         return verify(
             self.database,
-            Deriver(self.run, self.manifest),
+            Deriver(self.run, corpus),
+            corpus,
             self.run.pieces(),
             spans,
             stop_after=stop_after,

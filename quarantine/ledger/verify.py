@@ -9,10 +9,10 @@ from itertools import groupby
 import numpy as np
 
 from ...loader.arrays import Int64Array, concatenate
-from ...loader.errors import CorruptBlock
 from ...loader.lineage import Span
 from ...loader.pieces import Piece
 from ...loader.schedule import BatchSchedule
+from .as_found import AsFound, ChangedDocument
 from .database import Database
 from .derive import Deriver
 from .views import condition
@@ -22,13 +22,32 @@ RECORDS_AT_ONCE = 8192
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A step of a rank whose documents today are not what was recorded."""
+    """A step of a rank whose documents today are not what was recorded.
+
+    `document` is the first of them that changed, or None where every document is what was indexed:
+    then it is not the corpus that differs, but what was recorded, or what follows from revision
+    and plan.
+    """
 
     piece: int
     step: int
     rank: int
     recorded: str
     found: str
+    document: ChangedDocument | None
+
+    def __str__(self) -> str:
+        where = f"step {self.step} of piece {self.piece}, rank {self.rank}: "
+        first = self.document
+        if first is None:
+            return (
+                f"{where}every document is what was indexed, and yet the digest is {self.found}, "
+                f"recorded is {self.recorded}: compare revision files and journals with a copy"
+            )
+        place = f"document {first.doc} (shard {first.shard}, row {first.row})"
+        if first.among > 1:
+            place = f"one of {first.among} documents, the first is {place},"
+        return f"{where}{place} is no longer what was recorded: {first.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +76,7 @@ class _Step:
 def verify(
     database: Database,
     deriver: Deriver,
+    corpus: AsFound,
     pieces: Sequence[Piece],
     spans: tuple[Span, ...],
     *,
@@ -67,7 +87,8 @@ def verify(
 
     Args:
         database: the recorded digests and positions.
-        deriver: reads the corpus.
+        deriver: reads `corpus`.
+        corpus: the run's corpus.
         pieces: all pieces of the run.
         spans: the steps to verify.
         stop_after: stop at this many differences.
@@ -85,6 +106,7 @@ def verify(
                 rank=record.rank,
                 recorded=record.digest.hex(),
                 found=word,
+                document=_first_changed(deriver, corpus, pieces[one.piece - 1], one, record),
             )
             for record, word in zip(one.ranks, words, strict=True)
             if record.digest.hex() != word
@@ -96,26 +118,28 @@ def verify(
     return Verification(records=records, differences=tuple(differences[:stop_after]))
 
 
+def _first_changed(
+    deriver: Deriver, corpus: AsFound, piece: Piece, one: _Step, record: _Record
+) -> ChangedDocument | None:
+    rows = deriver.segments(piece, one.epoch, record.positions)
+    return corpus.first_changed(rows["doc"].to_numpy())
+
+
 def _found(database: Database, deriver: Deriver, piece: Piece, one: _Step) -> list[str]:
-    """Return for each rank the digest that the corpus gives now, or why there is none."""
+    """Return for each rank the digest that the corpus gives now."""
     positions = [record.positions for record in one.ranks]
     padding = padding_of(piece, one.step, [len(part) for part in positions])
-    try:
-        found = deriver.digests(piece, one.epoch, positions, padding)
-        for index, record in enumerate(one.ranks):
-            if found[index] == record.digest:
-                continue
-            blocks = lost_blocks(database, piece.piece, record.rank, one.step)
-            if not blocks:
-                continue
-            # What was unreadable in training, and masked, may be readable now.
-            part = slice(index, index + 1)
-            (masked,) = deriver.digests(
-                piece, one.epoch, positions[part], padding[part], lost=blocks
-            )
-            found[index] = masked if masked == record.digest else found[index]
-    except CorruptBlock as error:
-        return [str(error)] * len(one.ranks)
+    found = deriver.digests(piece, one.epoch, positions, padding)
+    for index, record in enumerate(one.ranks):
+        if found[index] == record.digest:
+            continue
+        blocks = lost_blocks(database, piece.piece, record.rank, one.step)
+        if not blocks:
+            continue
+        # What was unreadable in training, and masked, may be readable now.
+        part = slice(index, index + 1)
+        (masked,) = deriver.digests(piece, one.epoch, positions[part], padding[part], lost=blocks)
+        found[index] = masked if masked == record.digest else found[index]
     return [digest.hex() for digest in found]
 
 
