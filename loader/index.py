@@ -84,7 +84,10 @@ def build_manifest(
     """
     target = Path(out).absolute()
     if target.exists():
-        raise CorpusError(f"{out} exists; manifests never change, so choose a new directory")
+        raise CorpusError(
+            f"{out} exists, and manifests never change; use it with "
+            f"Manifest.load({str(out)!r}), or choose a new directory"
+        )
     refuse_unfinished(str(item) for item in inputs)
     root, uris = find_shards([str(item) for item in inputs])
     refuse_unfinished(join(root, uri) for uri in uris)

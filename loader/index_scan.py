@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import BinaryIO
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +22,7 @@ from .sources.columns import (
     token_block,
 )
 from .sources.contract import reading, require_columns
-from .sources.opening import format_of, join
+from .sources.opening import format_of, join, open_input
 from .tokenizers import IDS_GRAMMAR, Tokenizer
 
 DEFAULT_SOURCE = "default"
@@ -238,7 +237,7 @@ def _refuse_null(column: pa.ChunkedArray, name: str, uri: str, span: Span) -> No
 def file_facts(uri: str, location: str) -> tuple[int, bytes]:
     """Return (bytes, xxh3-128) of the whole file."""
     digest, size = xxhash.xxh3_128(), 0
-    with reading(uri), fsspec.open(location, "rb") as handle:
+    with reading(uri), open_input(location) as handle:
         while chunk := handle.read(1 << 22):
             digest.update(chunk)
             size += len(chunk)

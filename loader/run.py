@@ -87,8 +87,8 @@ class Run:
         path = Path(path)
         if (path / "run.json").exists():
             raise UsageError(
-                f"{path} already holds run {cls.open(path).run_id}; open it to go on with it, "
-                "or choose another directory"
+                f"{path} already holds run {cls.open(path).run_id}; go on with it by "
+                f"Run.open({str(path)!r}), or choose another directory"
             )
         if remote is not None:
             ObjectStore(remote).check_condition()

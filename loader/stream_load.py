@@ -62,9 +62,10 @@ def check_window_bytes(layout: Layout, manifest: Manifest, limit: int) -> None:
     one = int(largest.sum()) * item + int(documents.sum()) * DOCUMENT_BYTES
     need = one * WINDOWS_IN_MEMORY
     if need > limit:
+        smaller = "plan a smaller window_blocks" if size > 1 else "write shards with smaller blocks"
         raise UsageError(
             f"windows of {size} blocks may take {need} bytes, {WINDOWS_IN_MEMORY} of them at a "
-            f"time, the limit is {limit}; plan a smaller window_blocks, or raise window_bytes"
+            f"time, the limit is {limit}; {smaller}, or raise window_bytes"
         )
 
 

@@ -94,7 +94,7 @@ def test_a_missing_column_is_one_line_on_stderr(tmp_path: Path) -> None:
     )
 
     assert result.exit_code == 1
-    assert "error: shard a.parquet has no column 'body'; it has source, text" in result.stderr
+    assert "error: shard a.parquet has no column 'body'; it has source, text: name" in result.stderr
     assert not out.exists()
 
 

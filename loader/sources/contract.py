@@ -86,6 +86,8 @@ def require_columns(uri: str, present: Sequence[str], wanted: Sequence[str]) -> 
     """Refuse a shard without `wanted` columns, naming those it has."""
     for name in wanted:
         if name not in present:
+            has = ", ".join(sorted(present)) or "none"
             raise CorpusError(
-                f"shard {uri} has no column {name!r}; it has {', '.join(sorted(present)) or 'none'}"
+                f"shard {uri} has no column {name!r}; it has {has}: name one of those with "
+                "--column, --id-column or --source-column"
             )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
@@ -31,9 +33,12 @@ def open_input(location: str) -> pa.NativeFile:
 
     Raises:
         OSError: it is not there or not readable.
+        ValueError: it is a pipe or a device, which would be waited for without end.
     """
     if is_remote(location):
         return pa.PythonFile(fsspec.open(location, "rb").open(), mode="r")
+    if not stat.S_ISREG(Path(location).stat().st_mode):
+        raise ValueError("it is not a regular file")
     return pa.OSFile(location, "rb")
 
 
@@ -48,7 +53,8 @@ def find_shards(inputs: Sequence[str]) -> tuple[str, list[str]]:
     A directory stands for all shards below it, at any depth; a pattern for what it matches.
 
     Raises:
-        CorpusError: nothing is found, or a file named outright has an unknown suffix.
+        CorpusError: nothing is found, a file named outright has an unknown suffix, or a local one
+            is no regular file or has a name that is not UTF-8.
     """
     found: set[str] = set()
     for item in inputs:
@@ -82,7 +88,30 @@ def _expand(item: str) -> list[str]:
         listed = [path]
     else:
         listed = [str(name) for name in system.glob(path) if not _hidden(PurePosixPath(name).name)]
-    return [prefix + name for name in listed if format_of(name)]
+    shards = [prefix + name for name in listed if format_of(name)]
+    if not prefix:
+        for name in shards:
+            _check_local(name)
+    return shards
+
+
+def _check_local(path: str) -> None:
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise CorpusError(
+            f"the name of {os.fsencode(path)!r} is not UTF-8, so a manifest cannot hold it; "
+            "rename the file"
+        ) from error
+    file = Path(path)
+    try:
+        mode = file.stat().st_mode
+    except FileNotFoundError as error:
+        # It was listed a moment ago: a link that leads nowhere, or a file that is gone since.
+        why = f"links to {file.readlink()}, which is missing" if file.is_symlink() else "is gone"
+        raise CorpusError(f"{path} {why}; restore that file, or remove the entry") from error
+    if not stat.S_ISREG(mode):
+        raise CorpusError(f"{path} is not a regular file; copy its content to one, or remove it")
 
 
 def _below(directory: str, names: list[str]) -> list[str]:
