@@ -27,7 +27,7 @@ INLINE = 12
 """Bytes that a view holds itself; Arrow requires shorter values to be inline."""
 MAX_BUFFER = (1 << 31) - 1
 HALF_BUFFER = 1 << 30
-COPIED = 1 << 18
+COPIED = 1 << 19
 """Bytes that Arrow copies at a time: they are still in the cache when they go to their place."""
 
 _VIEW = np.dtype([("length", "<i4"), ("prefix", "<i4"), ("buffer", "<i4"), ("offset", "<i4")])

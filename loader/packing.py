@@ -86,8 +86,12 @@ class WindowTable:
             return self._whole_documents(samples)
         low = samples * self.plan.seq_len
         high = np.minimum(low + self.plan.seq_len + lookahead, self.stream_tokens)
-        first = np.searchsorted(self.stream_starts, low, side="right") - 1
-        count = np.searchsorted(self.stream_starts, high, side="left") - first
+        # In the order of the stream each search begins where the one before ended, in the cache.
+        order = np.argsort(samples)
+        first, after = np.empty_like(samples), np.empty_like(samples)
+        first[order] = np.searchsorted(self.stream_starts, low[order], side="right") - 1
+        after[order] = np.searchsorted(self.stream_starts, high[order], side="left")
+        count = after - first
         row = np.repeat(np.arange(samples.size, dtype=np.int64), count)
         before = np.cumsum(count) - count
         place = np.arange(row.size, dtype=np.int64) - np.repeat(before - first, count)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from .arrays import Int64Array
+from .arrays import Int64Array, UInt32Array
 from .digest import MASK128
 from .segments import Segments
 
-_HEAD = struct.Struct("<qI")
-_SEGMENT_BYTES = 24
-_CHUNK = 1 << 15  # tokens widened at a time, so that they are hashed out of the cache
+_CHUNK = 1 << 17  # tokens widened at a time, so that they are hashed out of the cache
+_WORD = 4
+_HEAD_WORDS, _SEGMENT_WORDS = 3, 6
 
 
 def rows_digest(
@@ -30,27 +29,48 @@ def rows_digest(
         sizes: int64[n], tokens of each row that belong to its sample: `seq_len` when packed; what
             lies after them (lookahead, padding to the longest document) is not digested.
     """
-    heads = memoryview(
-        np.column_stack((segments.doc, segments.start, segments.end)).astype("<i8").tobytes()
-    )
-    slices = segments.slices(positions.size).tolist()
-    places, counts, length = positions.tolist(), sizes.tolist(), tokens.shape[1]
-    share = max(1, min(_CHUNK // max(length, 1), positions.size))
-    wide = np.empty((share, length), "<u4")
-    data = wide.reshape(-1).data.cast("B")
+    heads, used = _heads(positions, segments)
+    rows, room = heads.shape
+    length = tokens.shape[1]
+    share = max(1, min(_CHUNK // max(length, 1), rows))
+    # One row after the other, each with its head right before its tokens.
+    chunk = np.empty((share, room + length), "<u4")
+    data = chunk.reshape(-1).data.cast("B")
+    first = np.arange(rows) % share * (room + length)
+    begin = ((first + room - used) * _WORD).tolist()
+    end = ((first + room + sizes) * _WORD).tolist()
     total = 0
-    for first in range(0, positions.size, share):
-        chunk = tokens[first : first + share]
-        np.copyto(wide[: len(chunk)], chunk, casting="unsafe")
-        for row in range(first, first + len(chunk)):
-            low, high = slices[row], slices[row + 1]
-            start = (row - first) * length * 4
-            sample = b"".join(
-                (
-                    _HEAD.pack(places[row], high - low),
-                    heads[low * _SEGMENT_BYTES : high * _SEGMENT_BYTES],
-                    data[start : start + counts[row] * 4],
-                )
-            )
-            total += xxhash.xxh3_128_intdigest(sample)
+    for row in range(0, rows, share):
+        part = tokens[row : row + share]
+        chunk[: len(part), :room] = heads[row : row + share]
+        np.copyto(chunk[: len(part), room:], part, casting="unsafe")
+        for low, high in zip(begin[row : row + share], end[row : row + share], strict=True):
+            total += xxhash.xxh3_128_intdigest(data[low:high])
     return (total & MASK128).to_bytes(16, "big")
+
+
+def _heads(positions: Int64Array, segments: Segments) -> tuple[UInt32Array, Int64Array]:
+    """Return what goes before the tokens of each row, flush right, and how many words it has.
+
+    It is the position, the number of segments, and for each segment document, start and end.
+    """
+    rows = np.arange(positions.size)
+    slices = segments.slices(positions.size)
+    counts = np.diff(slices)
+    used = _HEAD_WORDS + _SEGMENT_WORDS * counts
+    room = int(used.max(initial=_HEAD_WORDS))
+    heads = np.zeros((positions.size, room), "<u4")
+    begin = (rows + 1) * room - used
+    numbered = np.empty(positions.size, [("position", "<i8"), ("segments", "<u4")])
+    numbered["position"], numbered["segments"] = positions, counts
+    _put(heads, begin, numbered, _HEAD_WORDS)
+    place = np.arange(len(segments)) - slices[segments.sample]
+    at = begin[segments.sample] + _HEAD_WORDS + _SEGMENT_WORDS * place
+    columns = np.column_stack((segments.doc, segments.start, segments.end)).astype("<i8")
+    _put(heads, at, columns, _SEGMENT_WORDS)
+    return heads, used
+
+
+def _put(heads: UInt32Array, at: Int64Array, items: NDArray[Any], words: int) -> None:
+    """Write item i, `words` words long, at word `at[i]` of `heads`."""
+    heads.reshape(-1)[at[:, None] + np.arange(words)] = items.view("<u4").reshape(-1, words)
