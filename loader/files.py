@@ -174,7 +174,7 @@ def _write_temporary(path: Path, data: bytes) -> Path:
             stream.flush()
             os.fsync(stream.fileno())
         temporary.chmod(0o644)
-    except BaseException:
+    except BaseException:  # a full disk or an interrupt: no half-written file may stay behind
         temporary.unlink(missing_ok=True)
         raise
     return temporary

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from .cursor import Cursor
-from .errors import FormatError, MismatchError, NotFound, UsageError
-from .files import exclusive_lock, publish_new
-from .formats import canonical_json, check_format, parse_json
+from .errors import MismatchError, NotFound, UsageError
+from .files import exclusive_lock
 from .head import Head, append_head, read_heads
 from .journal import JournalWriter
 from .journal_frame import Kind
@@ -26,14 +23,13 @@ from .pieces import Piece, load_pieces, publish_piece
 from .plan import Plan
 from .records import NoteRecord, prepare_note
 from .revision_store import list_revisions
+from .run_file import now, read_plan, read_run, write_run
 from .run_launch import launch_token
-from .run_locks import RankSlot, live_holder, take_slot
+from .run_locks import RankSlot, released_on_error, take_rank_slot
 from .run_rules import check_cursor, check_join, check_load, check_same_cursor
 from .topology import Topology
 
 LOG = logging.getLogger(__name__)
-FORMAT = "shardward.run"
-VERSION = 1
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -92,19 +88,9 @@ class Run:
             )
         if remote is not None:
             ObjectStore(remote).check_condition()
-        value = {
-            "format": FORMAT,
-            "version": VERSION,
-            "run_id": run_id or secrets.token_hex(6),
-            "created": _now(),
-            "plan_id": plan.plan_id,
-            "manifest": str(Path(manifest_path).resolve()),
-            "fingerprint": plan.fingerprint,
-            "remote": remote,
-            "context": dict(context or {}),
-        }
-        publish_new(path / "plan.json", canonical_json(plan.to_json()) + b"\n")
-        publish_new(path / "run.json", canonical_json(value) + b"\n")
+        write_run(
+            path, plan, Path(manifest_path), context=context or {}, run_id=run_id, remote=remote
+        )
         return cls.open(path)
 
     @classmethod
@@ -116,28 +102,16 @@ class Run:
             FormatError: its run.json is malformed or of an unknown version.
         """
         path = Path(path)
-        where = path / "run.json"
-        if not where.exists():
-            raise NotFound(f"{path} holds no run (no run.json); give the run directory with --run")
-        value = parse_json(where.read_bytes(), where=str(where))
-        check_format(value, name=FORMAT, version=VERSION, where=str(where))
-        names = ("run_id", "created", "plan_id", "fingerprint", "manifest")
-        wrong = [name for name in names if not isinstance(value.get(name), str)]
-        remote, context = value.get("remote"), value.get("context")
-        if wrong or not isinstance(remote, str | None) or not isinstance(context, dict):
-            raise FormatError(
-                f"{where} lacks or misspells {', '.join(wrong) or 'remote or context'}; "
-                "restore it from a copy"
-            )
+        value = read_run(path)
         return cls(
             path=path,
-            run_id=value["run_id"],
-            created=value["created"],
-            plan_id=value["plan_id"],
-            fingerprint=value["fingerprint"],
-            manifest_path=Path(value["manifest"]),
-            remote=remote,
-            context=context,
+            run_id=value.run_id,
+            created=value.created,
+            plan_id=value.plan_id,
+            fingerprint=value.fingerprint,
+            manifest_path=Path(value.manifest),
+            remote=value.remote,
+            context=value.context,
         )
 
     def plan(self) -> Plan:
@@ -146,16 +120,7 @@ class Run:
         Raises:
             MismatchError: plan.json is not the plan that run.json names.
         """
-        where = self.path / "plan.json"
-        if not where.exists():
-            raise NotFound(f"{where} is gone; restore it from a copy, its id is {self.plan_id}")
-        plan = Plan.from_json(parse_json(where.read_bytes(), where=str(where)), where=str(where))
-        if plan.plan_id != self.plan_id:
-            raise MismatchError(
-                f"{where} has plan id {plan.plan_id[:12]}, run.json says {self.plan_id[:12]}; "
-                "restore the file from a copy"
-            )
-        return plan
+        return read_plan(self.path, self.plan_id)
 
     def pieces(self) -> tuple[Piece, ...]:
         """Return the branch pieces, oldest first."""
@@ -219,8 +184,10 @@ class Run:
         with exclusive_lock(self.path / "pieces.lock"):
             pieces = self.pieces()
             joined = next((item for item in pieces if item.launch == token), None)
-            slot = self._take_slot(topology, token, trial=reason == "trial", first=joined is None)
-            try:
+            slot = take_rank_slot(
+                self.path / "locks", topology, token, trial=reason == "trial", first=joined is None
+            )
+            with released_on_error(slot):
                 if joined is None:
                     check_load(
                         pieces, self.head(), cursor, reason=reason, revision=revision, fork=fork
@@ -240,19 +207,21 @@ class Run:
                     launch=token,
                     record=record,
                     terms=dict(terms or {}),
-                    created=_now(),
+                    created=now(),
                 )
-                if joined is None:
-                    publish_piece(self.path / "pieces", ours)
-                    joined = ours
-                else:
-                    check_join(joined, ours)
-                self._head_to(joined)
-            except BaseException:
-                slot.release()
-                raise
-        self._slots[joined.piece, topology.dp_rank, topology.replica] = slot
-        return joined
+                piece = self._join(joined, ours)
+        self._slots[piece.piece, topology.dp_rank, topology.replica] = slot
+        return piece
+
+    def _join(self, joined: Piece | None, ours: Piece) -> Piece:
+        """Publish `ours`, or join the piece that another rank of the launch opened."""
+        if joined is None:
+            publish_piece(self.path / "pieces", ours)
+        else:
+            check_join(joined, ours)
+        piece = joined or ours
+        self._head_to(piece)
+        return piece
 
     def journal_writer(
         self, piece: Piece, rank: int = 0, replica: int = 0, *, sync_seconds: float = 0.1
@@ -344,17 +313,6 @@ class Run:
 
         return publish
 
-    def _take_slot(self, topology: Topology, launch: str, *, trial: bool, first: bool) -> RankSlot:
-        """Take this rank's slot; the first rank of a launch looks for live ones of another."""
-        kind = "trial" if trial else "rank"
-        directory = self.path / "locks"
-        for other in sorted(directory.glob(f"{kind}-*.lock")) if first else ():
-            holder = live_holder(other)
-            if holder is not None and holder.launch != launch:
-                take_slot(other, launch)  # raises Busy in the words of that slot
-        name = f"{kind}-{topology.dp_rank}-{topology.replica}.lock"
-        return take_slot(directory / name, launch)
-
     def _head_to(self, piece: Piece) -> None:
         """Let the head follow `piece`, unless it is a trial or the head has been there."""
         if piece.reason == "trial" or any(head.piece == piece.piece for head in self.heads()):
@@ -371,9 +329,5 @@ class Run:
             revision=revision,
             reason=reason,
             cursor=cursor,
-            time=_now(),
+            time=now(),
         )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds")

@@ -11,11 +11,14 @@ import json
 import os
 import socket
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import Busy
 from .files import NO_LOCKS
+from .topology import Topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,32 @@ class RankSlot:
             self._handle = -1
 
 
+@contextmanager
+def released_on_error(slot: RankSlot) -> Iterator[None]:
+    """Free `slot` if the block fails."""
+    try:
+        yield
+    except BaseException:  # an interrupt too must leave the slot to the next start
+        slot.release()
+        raise
+
+
+def take_rank_slot(
+    directory: Path, topology: Topology, launch: str, *, trial: bool, first: bool
+) -> RankSlot:
+    """Take the slot of this rank; the `first` one of a launch looks for live ones of another.
+
+    Raises:
+        Busy: another live process holds it, or a rank of another launch lives.
+    """
+    kind = "trial" if trial else "rank"
+    for other in sorted(directory.glob(f"{kind}-*.lock")) if first else ():
+        holder = live_holder(other)
+        if holder is not None and holder.launch != launch:
+            take_slot(other, launch)  # raises Busy in the words of that slot
+    return take_slot(directory / f"{kind}-{topology.dp_rank}-{topology.replica}.lock", launch)
+
+
 def take_slot(path: Path, launch: str) -> RankSlot:
     """Take the slot at `path` for a process of the start `launch`.
 
@@ -72,7 +101,7 @@ def take_slot(path: Path, launch: str) -> RankSlot:
         owner = {"pid": os.getpid(), "host": socket.gethostname(), "launch": launch}
         os.ftruncate(handle, 0)
         os.pwrite(handle, json.dumps(owner).encode(), 0)
-    except BaseException:
+    except BaseException:  # whatever it was, an open handle would keep the lock
         os.close(handle)
         raise
     return RankSlot(path, handle, guarded=guarded)
