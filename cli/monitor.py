@@ -17,8 +17,8 @@ from ..quarantine.diagnose.compare import compare as compare_runs
 from ..quarantine.diagnose.config import MonitorConfig
 from ..quarantine.diagnose.events import Event
 from ..quarantine.diagnose.fragility import Fragility, fragility
-from ..quarantine.diagnose.monitor import detect
 from ..quarantine.diagnose.picture import png_chart
+from ..quarantine.diagnose.replay import detect
 from ..quarantine.diagnose.signals import Log, read_log
 from .output import emit, json_option, progress, say, table
 

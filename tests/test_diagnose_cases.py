@@ -82,13 +82,14 @@ def test_s5_a_source_that_was_added_is_a_mix_change() -> None:
 
 def test_s6_a_sawtooth_of_sources_in_order_is_a_matter_of_the_mixture() -> None:
     rise = 0.4 * (np.arange(4000) // 300 % 2)
-    events = pages(watch(curve(4000) + rise))
+    events = watch(curve(4000) + rise)
     last = events[-1]
 
     causes = names(Evidence(event=last, earlier=tuple(events[:-1])))
 
-    assert [event.onset for event in events] == [901, 1501, 2101]
-    assert "alike every 600 steps, as from sources read in order" in last.note
+    assert [event.onset for event in events] == [901, 1501, 2101, 2701, 3301, 3901]
+    assert [event.count for event in events if event.page] == [6]
+    assert "alike every 600 steps, as from sources read in order" in events[0].note
     assert causes[0] == "mix_change"
 
 

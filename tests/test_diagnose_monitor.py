@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from shardward.loader.errors import FormatError
 from shardward.quarantine.diagnose.config import MonitorConfig
-from shardward.quarantine.diagnose.monitor import Monitor, detect
+from shardward.quarantine.diagnose.monitor import Monitor
+from shardward.quarantine.diagnose.replay import detect
 
 TAIL = (1.0, 0.8, 0.6, 0.4, 0.3, 0.2, 0.1)
 

@@ -27,14 +27,14 @@ def rises(events: list[Event]) -> list[Event]:
 
 
 @pytest.mark.parametrize(("period", "high"), [(400, 60), (500, 250), (600, 300)])
-def test_a_square_of_sources_pages_until_it_is_known_and_is_noticed_then(
-    period: int, high: int
-) -> None:
+def test_a_square_of_sources_is_one_page_whose_count_grows(period: int, high: int) -> None:
     events = rises(watch(curve(POINTS) + square(period, high)))
 
     assert len(events) > 5
-    assert [event.page for event in events] == [True] * 3 + [False] * (len(events) - 3)
-    assert f"alike every {period} steps" in events[2].note
+    assert [event.page for event in events] == [True] + [False] * (len(events) - 1)
+    assert events[0].count == len(events)
+    assert f"alike every {period} steps" in events[0].note
+    assert "counted with event 1" in events[2].note
 
 
 def test_slow_climbs_of_a_ramp_page_until_they_are_known() -> None:
@@ -42,7 +42,7 @@ def test_slow_climbs_of_a_ramp_page_until_they_are_known() -> None:
     events = rises(watch(curve(8000) + ramp))
 
     assert len(events) >= 6
-    assert sum(event.page for event in events) <= 4
+    assert sum(event.page for event in events) <= 2
 
 
 def test_rises_without_a_period_all_page() -> None:
@@ -52,6 +52,36 @@ def test_rises_without_a_period_all_page() -> None:
         loss[start : start + 60] += 0.3
 
     assert [event.onset for event in pages(watch(loss))] == [start + 1 for start in starts]
+
+
+def test_short_spikes_on_a_beat_all_page_with_the_beat_named() -> None:
+    loss = curve(POINTS)
+    for start in range(1000, POINTS - 10, 500):
+        loss[start : start + 6] += 0.3
+
+    found = pages(watch(loss))
+
+    assert [event.onset for event in found] == list(range(1001, POINTS - 9, 500))
+    assert found[3].note.endswith("alike every 500 steps")
+
+
+def test_a_pattern_is_announced_as_it_is_seen() -> None:
+    monitor = Monitor()
+    loss = curve(POINTS) + square(400, 60)
+    told = [
+        (step, event.number, event.page, event.count)
+        for step, value in enumerate(loss.tolist(), start=1)
+        for event in monitor.update(step, loss=value)
+        if event.kind == "spike"
+    ]
+
+    assert [each[1:] for each in told[:5]] == [
+        (1, True, 1),
+        (2, True, 1),
+        (3, False, 1),
+        (2, False, 1),
+        (1, True, 3),
+    ]
 
 
 def test_rises_on_the_beat_that_are_far_taller_page() -> None:
@@ -98,8 +128,9 @@ def test_a_source_that_moves_with_the_rise_names_the_pattern_at_its_second() -> 
 
     events = rises(monitor.events)
 
-    assert [event.page for event in events] == [True, True, False, False]
-    assert "share/code moved with it as before" in events[1].note
+    assert [event.page for event in events] == [True, False, False, False]
+    assert "share/code moved with it as before" in events[0].note
+    assert events[0].count == 4
 
 
 def test_the_state_carries_the_pattern_over() -> None:
@@ -113,7 +144,7 @@ def test_the_state_carries_the_pattern_over() -> None:
         second.update(step, loss=value)
 
     assert second.events == first.events
-    assert len(second.pages) == 3
+    assert [page.count for page in second.pages] == [10]
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,8 @@ from packages import packages
 from peers import RULES, Array
 
 from shardward.quarantine.diagnose.events import Event
-from shardward.quarantine.diagnose.monitor import Monitor, detect
+from shardward.quarantine.diagnose.monitor import Monitor
+from shardward.quarantine.diagnose.replay import detect
 from shardward.quarantine.diagnose.series import Series
 from shardward.quarantine.diagnose.signals import read_series
 

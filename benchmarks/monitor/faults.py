@@ -23,7 +23,7 @@ from fault_lab import CONFIG, FAULT, TRUTH, Lab, Record
 
 from shardward.quarantine.diagnose.attribution import attribute
 from shardward.quarantine.diagnose.evidence import Evidence, Trial, changes_from
-from shardward.quarantine.diagnose.monitor import detect
+from shardward.quarantine.diagnose.replay import detect
 
 MATRICES = ("telemetry", "documents", "trials")
 DATA = ("junk", "repetition")

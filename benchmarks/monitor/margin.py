@@ -19,7 +19,8 @@ from detection import CLASSES, judge, load, pages_of, report
 from peers import Array
 
 from shardward.quarantine.diagnose.config import MonitorConfig
-from shardward.quarantine.diagnose.monitor import Monitor, detect
+from shardward.quarantine.diagnose.monitor import Monitor
+from shardward.quarantine.diagnose.replay import detect
 
 RATES = (1e-5, 2e-5, 2.5e-5, 4e-5, 6e-5, 8e-5, 1e-4, 1.4e-4)
 Noise = Callable[[np.random.Generator, int], Array]

@@ -36,6 +36,7 @@ class Baseline:
         self._x: NDArray[np.float64] = np.empty(4 * window)
         self._y: NDArray[np.float64] = np.empty(4 * window)
         self._end = 0
+        self._last = 0.0
         self._fit: tuple[float, float, float, float] | None = None
         self._stale = 0
 
@@ -47,7 +48,7 @@ class Baseline:
     @property
     def ready(self) -> bool:
         """Whether there are enough points to judge the next one."""
-        return self.points >= self._enough
+        return self._end >= self._enough
 
     def transform(self, value: float) -> float:
         """Return `value` on the baseline's scale: its logarithm for a gradient norm."""
@@ -58,8 +59,19 @@ class Baseline:
         if self._fit is None:
             self._fit, self._stale = self._refit(), 0
         centre, slope, level, deviation = self._fit
-        x = min(_coordinate(step), self._furthest())
+        x = math.log(step + 1.0) if step > 0 else 0.0
+        # A line is not trusted far beyond its points: after a gap in the log it would promise
+        # a loss that nobody has seen.
+        last = self._last
+        if x > last:
+            first = float(self._x[max(self._end - self.window, 0)])
+            x = min(x, last + (last - first) / 4)
         return level + slope * (x - centre), deviation
+
+    @property
+    def level(self) -> float:
+        """The level in the middle of the points, by the latest fit; 0 while there is none."""
+        return 0.0 if self._fit is None else self._fit[2]
 
     def score(self, step: int, value: float) -> float:
         """Return how many standard deviations `value` lies over the trend."""
@@ -69,17 +81,23 @@ class Baseline:
     def add(self, step: int, value: float) -> None:
         """Take a finite `value` into the baseline, held near the trend once there is one."""
         y = self.transform(value)
-        if self.ready:
+        end = self._end
+        if end >= self._enough:
             predicted, deviation = self.expect(step)
-            reach = CLIP * deviation
-            y = min(max(y, predicted - reach), predicted + reach)
-        if self._end == len(self._x):
+            away, reach = y - predicted, CLIP * deviation
+            if away > reach:
+                y = predicted + reach
+            elif away < -reach:
+                y = predicted - reach
+        if end == len(self._x):
             self._compact()
-        self._x[self._end] = _coordinate(step)
-        self._y[self._end] = y
-        self._end += 1
+            end = self._end
+        self._last = math.log(step + 1.0) if step > 0 else 0.0
+        self._x[end] = self._last
+        self._y[end] = y
+        self._end = end + 1
         self._stale += 1
-        if self._stale >= REFIT or self.points < 2 * self._least:
+        if self._stale >= REFIT or self._end < 2 * self._least:
             self._fit = None
 
     def restart(self, keep: int) -> None:
@@ -109,6 +127,7 @@ class Baseline:
         self._x[:held] = state["x"]
         self._y[:held] = state["y"]
         self._end, self._enough = held, state["enough"]
+        self._last = float(self._x[held - 1]) if held else 0.0
         fit = state["fit"]
         self._fit = None if fit is None else (fit[0], fit[1], fit[2], fit[3])
         self._stale = state["stale"]
@@ -118,13 +137,6 @@ class Baseline:
         self._x[:held] = self._x[-held:]
         self._y[:held] = self._y[-held:]
         self._end = held
-
-    def _furthest(self) -> float:
-        # A line is not trusted far beyond its points: after a gap in the log it would promise
-        # a loss that nobody has seen.
-        last = float(self._x[self._end - 1])
-        first = float(self._x[self._end - self.points])
-        return last + (last - first) / 4
 
     def _refit(self) -> tuple[float, float, float, float]:
         first = self._end - self.points
@@ -145,10 +157,8 @@ class Baseline:
         return centre, slope, mean + middle + bend, max(deviation, self._floor * scale, 1e-12)
 
 
-def _coordinate(step: int) -> float:
-    return math.log(max(step, 0) + 1.0)
-
-
 def _median(values: NDArray[np.float64]) -> float:
     half = len(values) // 2
-    return float(np.partition(values, half)[half])
+    ordered = values.copy()
+    ordered.partition(half)
+    return float(ordered[half])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
-
-import numpy as np
 
 from .config import MonitorConfig
 
 NOISE_MARGIN = 1.5
+WANDERS = 6.0
 REARM = 0.3
 # A median of 32 points hardly moves in four.
 EVERY = 4
@@ -55,18 +55,22 @@ class ClimbRule:
         self._level = None
         self._best, self._above, self._above_since, self._armed = float("inf"), 0, None, True
 
-    def update(self, step: int, loss: float) -> Climb | None:
-        """Return the climb that this observation completes."""
+    def update(self, step: int, loss: float, correlation: float = 0.0) -> Climb | None:
+        """Return the climb that this observation completes.
+
+        `correlation` is that of neighbouring losses: where it is high a median wanders, and its
+        best is lower than any level that the run has kept.
+        """
         self._last.append(loss)
         self._seen += 1
         if len(self._last) < 16 or self._seen % EVERY:
             return None
-        values = np.fromiter(self._last, float, len(self._last))
-        self._level = level = float(np.median(values))
-        noise = 1.4826 * float(np.median(np.abs(values - level)))
+        self._level = level = median(self._last)
+        noise = 1.4826 * median([abs(value - level) for value in self._last])
         if level < self._best:
             self._best, self._best_step = level, step
-        margin = max(self.config.divergence_rise * abs(self._best), NOISE_MARGIN * noise)
+        wandering = NOISE_MARGIN + WANDERS * correlation**4
+        margin = max(self.config.divergence_rise * abs(self._best), wandering * noise)
         if level < self._best + REARM * margin:
             self._armed = True
         if level <= self._best + margin:

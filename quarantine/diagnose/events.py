@@ -32,6 +32,8 @@ class Event:
         baseline: The loss that the trend before the event predicted.
         signals: The signals that moved, the loss first.
         page: Whether a person is called.
+        count: How often it has happened: a loss that breaks again and again, or rises in a
+            pattern, are one page whose count grows.
         moved: (signal, step) in the order in which they left their levels, the loss with its
             own onset; empty where nothing but the loss was known.
         drift_since: First step of a slow climb that came before, which does not move the rewind.
@@ -49,6 +51,7 @@ class Event:
     baseline: float
     signals: tuple[str, ...] = ("loss",)
     page: bool
+    count: int = 1
     moved: tuple[tuple[str, int], ...] = ()
     drift_since: int | None = None
     note: str = ""
@@ -86,6 +89,7 @@ class Event:
             "signals": list(self.signals),
             "score": _finite(self.z),
             "page": self.page,
+            "count": self.count,
             "note": self.note,
         }
 

@@ -93,6 +93,14 @@ class Extras:
             if extra.drift_since is not None and extra.size > DRIFTED * extra.least_size
         }
 
+    def rewound(self, step: int) -> None:
+        """Say that the run goes on from `step`: what moved later is left behind."""
+        for extra in self._signals.values():
+            if extra.moved_since is not None and extra.moved_since >= step:
+                extra.moved_since = None
+            if extra.drift_since is not None and extra.drift_since >= step:
+                extra.drift_since = None
+
     def state_dict(self) -> dict[str, Any]:
         """Return every signal's state as JSON."""
         state = {}

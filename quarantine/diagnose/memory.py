@@ -10,6 +10,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+OUTLIER = 5.0
+# Before a run has shown any: one outlier in a thousand is followed by another.
+PRIOR_OUTLIERS = 20.0
+PRIOR_PAIRS = 0.02
 HELD = 3.0
 CARRIED = 4.0
 DECAY = 1 - 1 / 2000
@@ -56,3 +60,45 @@ class Memory:
         """Take `state_dict` back."""
         self._product, self._square = float(state["product"]), float(state["square"])
         self._last = state["last"]
+
+
+class Pairs:
+    """How often one outlier is followed by another: data that come in order bring them in pairs.
+
+    It is asked only for the second of a row; what goes on is no pair of outliers any more.
+    """
+
+    def __init__(self) -> None:
+        self._outliers = PRIOR_OUTLIERS
+        self._pairs = PRIOR_PAIRS
+        self._before = self._earlier = False
+
+    @property
+    def chance(self) -> float:
+        """The chance that an outlier is followed by another."""
+        return self._pairs / self._outliers
+
+    def add(self, z: float) -> None:
+        """Count a deviation that belongs to no event."""
+        now = z > OUTLIER
+        self._outliers += now
+        self._pairs += now and self._before and not self._earlier
+        self._before, self._earlier = now, self._before
+
+    def interrupt(self) -> None:
+        """Say that the next deviation does not follow the last one."""
+        self._before = self._earlier = False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the counts as JSON."""
+        return {
+            "outliers": self._outliers,
+            "pairs": self._pairs,
+            "before": self._before,
+            "earlier": self._earlier,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take `state_dict` back."""
+        self._outliers, self._pairs = float(state["outliers"]), float(state["pairs"])
+        self._before, self._earlier = bool(state["before"]), bool(state["earlier"])

@@ -7,6 +7,7 @@ hide itself.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
@@ -23,13 +24,14 @@ HEALED = 0.5
 class Recovery:
     """Follows one open event."""
 
-    def __init__(self, config: MonitorConfig, event: Event, point: Point) -> None:
+    def __init__(
+        self, config: MonitorConfig, event: Event, points: Iterable[tuple[int, float]]
+    ) -> None:
         self.event = event
         self.open = True
         self._config = config
         self._calm: list[int] = []
-        self._lasting: deque[tuple[int, float]] = deque(maxlen=max(16, config.window // 4))
-        self._lasting.append((point.step, point.loss))
+        self._lasting: deque[tuple[int, float]] = deque(points, maxlen=max(16, config.window // 4))
 
     def update(self, point: Point, yardstick: Yardstick, number: int) -> list[Event]:
         """Return the event's new states after `point`, and event `number` if it relapsed."""
@@ -135,10 +137,9 @@ class Recovery:
         }
 
     @classmethod
-    def from_state(cls, config: MonitorConfig, state: dict[str, Any], point: Point) -> Recovery:
+    def from_state(cls, config: MonitorConfig, state: dict[str, Any]) -> Recovery:
         """Return the recovery that `state_dict` described."""
-        recovery = cls(config, event_from_state(state["event"]), point)
+        lasting = ((int(step), float(loss)) for step, loss in state["lasting"])
+        recovery = cls(config, event_from_state(state["event"]), lasting)
         recovery._calm = list(state["calm"])
-        recovery._lasting.clear()
-        recovery._lasting.extend((int(step), float(loss)) for step, loss in state["lasting"])
         return recovery

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .events import Event
 from .evidence import Evidence
 from .series import Series
 
 REFERENCE_POINTS = 128
+# No rise that pages stays below this many standard deviations.
+CALM = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +37,11 @@ def last_step(evidence: Evidence) -> int:
     """Return the last step of the event that is known so far."""
     event = evidence.event
     return event.detected if event.end is None else max(event.detected, event.end)
+
+
+def measures_nothing(event: Event) -> bool:
+    """Whether the event is a loss that fell to nothing or froze, and so is no rise."""
+    return event.kind == "divergence" and event.peak_step == event.detected and event.z < CALM
 
 
 def level_before(series: Series, step: int, points: int = REFERENCE_POINTS) -> float | None:

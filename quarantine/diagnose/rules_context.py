@@ -8,7 +8,7 @@ import numpy as np
 
 from .evidence import Change, Evidence
 from .repeats import regular_gap
-from .rules import Rule, Voice, last_step, level_before, say
+from .rules import Rule, Voice, last_step, level_before, measures_nothing, say
 from .series import Series
 
 NEAR_STEPS = 10
@@ -176,6 +176,14 @@ def _ratio(series: Series | None, evidence: Evidence, points: int = 32) -> float
     return float(np.median(after)) / before
 
 
+def nothing_measured(evidence: Evidence) -> Iterator[Voice]:
+    """Speak of a loss that fell to nothing or stands still: it is not the model that did it."""
+    if measures_nothing(evidence.event):
+        text = "the loss measures nothing, as where all labels are masked or one value is logged"
+        yield say("logging", 3.5, text)
+        yield say("bad_data", 3.5, text)
+
+
 def evaluation(evidence: Evidence) -> Iterator[Voice]:
     """Speak of a held-out loss that moved while the training loss did not."""
     if _near(evidence, "evaluation", before=1000) is not None:
@@ -199,5 +207,6 @@ CONTEXT_RULES: tuple[Rule, ...] = (
     composition,
     ordering,
     logging,
+    nothing_measured,
     evaluation,
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from .evidence import Evidence
-from .rules import Rule, Voice, last_step, level_before, say
+from .rules import Rule, Voice, last_step, level_before, measures_nothing, say
 from .series import Series
 
 LEAD_STEPS = 30
@@ -49,7 +49,8 @@ def _climbs(values: np.ndarray) -> bool:
 def numerics(evidence: Evidence) -> Iterator[Voice]:
     """Speak of overflow: values that are not finite, a falling loss scale, probe counters."""
     if evidence.event.kind == "nonfinite":
-        yield say("numerics", 2.0, "the loss is not finite")
+        what = "gradient norm" if "grad_norm" in evidence.event.signals else "loss"
+        yield say("numerics", 2.0, f"the {what} is not finite")
     scale = evidence.series.get("loss_scale")
     if scale is not None:
         yield from _scale(scale, evidence)
@@ -77,7 +78,7 @@ def rate_too_high(evidence: Evidence) -> Iterator[Voice]:
         yield say("learning_rate", 2.5, f"{len(before)} spikes came before this one")
     elif before:
         yield say("learning_rate", 1.0, f"{len(before)} earlier spike in this run")
-    if evidence.event.kind == "divergence":
+    if evidence.event.kind == "divergence" and not measures_nothing(evidence.event):
         yield say("learning_rate", 1.5, "the loss does not come back by itself")
 
 

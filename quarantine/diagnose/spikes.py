@@ -14,7 +14,7 @@ from typing import Any
 from .config import MonitorConfig
 from .events import Event, event_from_state
 from .recovery import CALM_Z, Recovery
-from .yardstick import Point, Yardstick
+from .yardstick import LEAST_PEAK, Point, Yardstick
 
 HISTORY = 24
 GRADIENT_Z = 4.0
@@ -33,17 +33,21 @@ class SpikeRule:
         self._recent: deque[Point] = deque(maxlen=HISTORY)
         self._pending: deque[Point] = deque()
         self._fresh = 0
+        # Points since one was tall enough to make a spike of those around it.
+        self._quiet = 0
         self._blip: Event | None = None
 
     def judge(self, step: int, loss: float, gradient: float | None, number: int) -> list[Event]:
         """Return what this observation starts, upgrades or ends; `number` is for a new event."""
-        before = self._recent[-1].z if self._recent else 0.0
-        point = self.yardstick.measure(step, loss, gradient, before)
+        last = self._recent[-1] if self._recent else None
+        earlier = self._recent[-2].z if len(self._recent) > 1 else 0.0
+        point = self.yardstick.measure(step, loss, gradient, last, earlier)
         self._recent.append(point)
         if self.recovery is not None:
             return self._follow(self.recovery, point, number)
         self._fresh = min(self._fresh + 1, HISTORY)
-        if self._persists() or self._agrees(point):
+        self._quiet = 0 if point.z > LEAST_PEAK else self._quiet + 1
+        if self._quiet < self.config.persist and (self._persists() or self._agrees(point)):
             page = self._page(point, self._blip.number if self._blip else number)
             self._open(page, point)
             return [page]
@@ -55,6 +59,16 @@ class SpikeRule:
         self._fresh, self._blip = 0, None
         self._pending.clear()
         self._recent.clear()
+
+    def rewound(self) -> None:
+        """Say that the run was rewound: an open event is left behind."""
+        self.recovery = None
+        self.interrupt()
+
+    def restart(self) -> None:
+        """Forget the trend: what comes next is learned before it is judged."""
+        self.yardstick.restart([], gradient=True)
+        self.rewound()
 
     def spacing(self) -> int:
         """Return how many steps apart the last points are."""
@@ -123,10 +137,11 @@ class SpikeRule:
         return onset, ("loss", "grad_norm") if gradient else ("loss",)
 
     def _open(self, event: Event, point: Point) -> None:
-        self.recovery = Recovery(self.config, event, point)
+        self.recovery = Recovery(self.config, event, [(point.step, point.loss)])
         self._blip = None
         self._pending.clear()
         self.yardstick.memory.interrupt()
+        self.yardstick.pairs.interrupt()
 
     def _settle(self, point: Point) -> None:
         """Learn from the points that are old enough to belong to no event."""
@@ -172,6 +187,7 @@ class SpikeRule:
             "recent": [point.to_state() for point in self._recent],
             "pending": [point.to_state() for point in self._pending],
             "fresh": self._fresh,
+            "quiet": self._quiet,
             "blip": self._blip.to_state() if self._blip else None,
         }
 
@@ -180,9 +196,8 @@ class SpikeRule:
         self.yardstick.load_state_dict(state["yardstick"])
         self._recent = deque((Point(**each) for each in state["recent"]), maxlen=HISTORY)
         self._pending = deque(Point(**each) for each in state["pending"])
-        self._fresh = state["fresh"]
+        self._fresh, self._quiet = state["fresh"], state["quiet"]
         self._blip = event_from_state(state["blip"]) if state["blip"] else None
         self.recovery = None
         if state["recovery"] is not None:
-            last = self._recent[-1]
-            self.recovery = Recovery.from_state(self.config, state["recovery"], last)
+            self.recovery = Recovery.from_state(self.config, state["recovery"])

@@ -18,6 +18,7 @@ GRID = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0)
 PRIOR = (0.5, 0.31, 0.16, 0.068, 0.025, 0.0095, 0.0045, 0.003, 0.0022, 0.0015, 0.001, 0.0006)
 PRIOR_POINTS = 500.0
 FLOOR = 1e-3
+LOWER_FLOOR = 1e-4
 MEMORY = 20_000.0
 
 
@@ -27,7 +28,7 @@ class Tail:
     def __init__(self) -> None:
         self._counts = [0.0] * len(GRID)
         self._total = 0.0
-        self._surprise = self._table()
+        self._surprise = self._table(FLOOR)
 
     def add(self, z: float) -> None:
         """Count a deviation that belongs to no event."""
@@ -40,7 +41,7 @@ class Tail:
                 break
             self._counts[place] += 1
         if z > 2 or self._total % 64 == 0:
-            self._surprise = self._table()
+            self._surprise = self._table(FLOOR)
 
     def surprise(self, z: float) -> float:
         """Return minus the log of the chance of at least `z`, between 0 and -log(FLOOR)."""
@@ -62,13 +63,18 @@ class Tail:
         """Take the counts of `state_dict` back."""
         self._counts = [float(count) for count in state["counts"]]
         self._total = float(state["total"])
-        self._surprise = self._table()
+        self._surprise = self._table(FLOOR)
 
-    def _table(self) -> list[float]:
+    def rarity(self, z: float) -> float:
+        """Return the surprise of at least `z` with a lower floor, for one that stands by itself."""
+        place = sum(z > edge for edge in GRID[1:])
+        return self._table(LOWER_FLOOR)[place]
+
+    def _table(self, floor: float) -> list[float]:
         table, least = [], 0.0
         for count, prior in zip(self._counts, PRIOR, strict=True):
             chance = (count + PRIOR_POINTS * prior) / (self._total + PRIOR_POINTS)
-            least = max(least, -math.log(max(min(chance, 1.0), FLOOR)))
+            least = max(least, -math.log(max(min(chance, 1.0), floor)))
             table.append(least)
         return table
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from .baseline import Baseline
 from .config import MonitorConfig
-from .memory import Memory
+from .memory import OUTLIER, Memory, Pairs
 from .tail import Tail, surprise_needed
 
 # Several points page only if one of them is taller than this; up to the clear height they need
@@ -65,6 +65,7 @@ class Yardstick:
         )
         self.tail = Tail()
         self.memory = Memory()
+        self.pairs = Pairs()
         self.largest_gradient_z = 0.0
         counts = range(3, config.persist + 1)
         rate = config.false_page_rate
@@ -76,11 +77,17 @@ class Yardstick:
         """Whether a point can be measured."""
         return self.loss.ready
 
-    def measure(self, step: int, loss: float, gradient: float | None, before: float) -> Point:
-        """Return the point of an observation that follows one with deviation `before`."""
+    def measure(
+        self, step: int, loss: float, gradient: float | None, last: Point | None, earlier: float
+    ) -> Point:
+        """Return the point of an observation that follows `last`, and that one a deviation."""
         z = self.loss.score(step, loss)
         gradient_z, ratio = self._gradient(step, gradient)
+        before = 0.0 if last is None else last.z
         news = self.memory.innovation(z, before)
+        surprise = self.tail.surprise(news)
+        if last is not None and before > OUTLIER and z > OUTLIER and earlier <= OUTLIER:
+            surprise = self._second(surprise, news, step - last.step)
         return Point(
             step=step,
             loss=loss,
@@ -89,8 +96,18 @@ class Yardstick:
             gradient_z=gradient_z,
             gradient_ratio=ratio,
             news=news,
-            surprise=self.tail.surprise(news),
+            surprise=surprise,
         )
+
+    def _second(self, surprise: float, news: float, apart: int) -> float:
+        """Return the surprise of an outlier right after another, logged `apart` steps before.
+
+        Data that come in order are next to each other in every-step logs. Where steps lie between
+        the points, the second outlier is one more by chance, and as rare as this run's are.
+        """
+        if apart > 1:
+            return max(surprise, self.tail.rarity(news))
+        return min(surprise, -math.log(self.pairs.chance))
 
     def surprising(self, surprises: Sequence[float], tallest: float) -> bool:
         """Whether the last three or more of `surprises` add up to more than noise would give.
@@ -118,6 +135,7 @@ class Yardstick:
         """Learn from a point that belongs to no event."""
         self.tail.add(point.news)
         self.memory.add(point.z)
+        self.pairs.add(point.z)
         self.largest_gradient_z = max(self.largest_gradient_z, point.gradient_z)
         self.learn(point.step, point.loss, point.gradient)
 
@@ -129,6 +147,7 @@ class Yardstick:
         if gradient:
             self.gradient.restart(len(points))
         self.memory.interrupt()
+        self.pairs.interrupt()
 
     def _gradient(self, step: int, gradient: float | None) -> tuple[float, float]:
         if gradient is None or not self.gradient.ready:
@@ -144,6 +163,7 @@ class Yardstick:
             "gradient": self.gradient.state_dict(),
             "tail": self.tail.state_dict(),
             "memory": self.memory.state_dict(),
+            "pairs": self.pairs.state_dict(),
             "largest_gradient_z": self.largest_gradient_z,
         }
 
@@ -153,4 +173,5 @@ class Yardstick:
         self.gradient.load_state_dict(state["gradient"])
         self.tail.load_state_dict(state["tail"])
         self.memory.load_state_dict(state["memory"])
+        self.pairs.load_state_dict(state["pairs"])
         self.largest_gradient_z = state["largest_gradient_z"]

@@ -10,7 +10,7 @@ from ...loader.cursor import Cursor
 from ...loader.errors import IncidentError
 from ..diagnose.config import MonitorConfig
 from ..diagnose.events import Event
-from ..diagnose.monitor import detect
+from ..diagnose.replay import detect
 from ..diagnose.series import Series
 from .checkpoints import ledger_checkpoints, start_of, without_lost
 from .orders import begun_rewind
@@ -146,19 +146,26 @@ def window_skip(
 
 
 def default_watch_plan(
-    incident: Incident, series: Mapping[str, Series], *, length: int
+    incident: Incident, series: Mapping[str, Series], *, length: int, trend: int = HISTORY_STEPS
 ) -> WatchPlan:
-    """Return the watch plan that the healthy steps before the onset and the checkpoint give."""
+    """Return the watch plan that the healthy steps before the onset and the checkpoint give.
+
+    Args:
+        incident: rewound.
+        series: the telemetry of the branch that spiked.
+        length: steps to watch.
+        trend: steps before the onset that are learnt from.
+    """
     step = rewind_plan(incident).checkpoint.step
     onset = event_of(incident).onset
-    before = {name: _recent(values, onset) for name, values in by_step(series).items()}
+    before = {name: _recent(values, onset, trend) for name, values in by_step(series).items()}
     return generate_watch_plan(before, resume_step=step, length=length)
 
 
-def _recent(values: Mapping[int, float], onset: int) -> dict[int, float]:
+def _recent(values: Mapping[int, float], onset: int, trend: int) -> dict[int, float]:
     """Return the steps shortly before the onset, or the last few of a log with few rows."""
     steps = sorted(step for step in values if step < onset)
-    near = [step for step in steps if step >= onset - HISTORY_STEPS]
+    near = [step for step in steps if step >= onset - trend]
     return {step: values[step] for step in max(near, steps[-FEWEST_POINTS:], key=len)}
 
 
