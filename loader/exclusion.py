@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arrays import BoolArray, Int64Array, members
+from .arrays import BoolArray, Int64Array, concatenate, members
 from .cursor import Mode
 from .order import EpochOrder
 from .packing import WindowTable
@@ -48,10 +48,12 @@ class Exclusion:
         before, after = np.searchsorted(self.documents, (low, high))
         return bool(after - before == high - low > 0)
 
-    def blanked(self, segments: Segments, positions: Int64Array, epoch: int) -> BoolArray:
+    def blanked(
+        self, table: WindowTable, segments: Segments, positions: Int64Array, epoch: int
+    ) -> BoolArray:
         """Return which segments of the samples at `positions` must not reach the trainer."""
         skipped = self.skipped(positions, epoch)
-        blanked: BoolArray = members(segments.doc, self.documents) | skipped[segments.sample]
+        blanked: BoolArray = members(segments.doc, self._inside(table)) | skipped[segments.sample]
         return blanked
 
     def skipped(self, positions: Int64Array, epoch: int) -> BoolArray:
@@ -72,13 +74,24 @@ class Exclusion:
     def passed(self, table: WindowTable, epoch: int) -> BoolArray:
         """Return which samples of the window have no surviving token, bool[samples] by position."""
         positions = np.arange(table.first_position, table.end_position, dtype=np.int64)
-        excluded = members(table.stream_docs, self.documents)
+        excluded = members(table.stream_docs, self._inside(table))
         samples = table.stream_samples(positions)
         if table.plan.seq_len is None:
             gone = excluded[samples]
         else:
             gone = _fully_covered(table, excluded, table.plan.seq_len)[samples]
         return gone | self.skipped(positions, epoch)
+
+    def _inside(self, table: WindowTable) -> Int64Array:
+        """Return the excluded documents in the window's blocks, sorted int64[m].
+
+        They are few, so a window's documents are found among them sooner than among all.
+        """
+        first, last = np.sort(table.runs, axis=1)
+        before = np.searchsorted(self.documents, first)
+        after = np.searchsorted(self.documents, last, side="right")
+        some = np.flatnonzero(after > before).tolist()
+        return concatenate([self.documents[before[n] : after[n]] for n in some])
 
 
 def _fully_covered(table: WindowTable, excluded: BoolArray, seq_len: int) -> BoolArray:

@@ -7,6 +7,8 @@ replayed. In document mode a sample is one whole document.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from .arrays import BoolArray, Int64Array
@@ -51,6 +53,7 @@ class WindowTable:
         present = ~held_out if plan.seq_len is None else ~held_out & (streamed > 0)
         shuffled = shuffled[present[shuffled]]
         self.stream_local = shuffled
+        self._docs = docs
         self.stream_docs = docs[shuffled]
         self.stream_starts = np.zeros(shuffled.size + 1, dtype=np.int64)
         np.cumsum(streamed[shuffled], out=self.stream_starts[1:])
@@ -69,6 +72,14 @@ class WindowTable:
     def end_position(self) -> int:
         """One past the window's last position."""
         return self.first_position + self.samples
+
+    @cached_property
+    def runs(self) -> Int64Array:
+        """First and last ordinal of each run of documents that follow one another, int64[2, k]."""
+        starts = np.flatnonzero(np.diff(self._docs, prepend=-2) != 1)
+        # Before the first start stands, by index -1, the end of the last run.
+        first, last = self._docs[starts], np.roll(self._docs[starts - 1], -1)
+        return np.stack([first, last])
 
     def stream_samples(self, positions: Int64Array) -> Int64Array:
         """Return where each position's sample stands in the stream, int64[n] in [0, samples)."""

@@ -68,8 +68,9 @@ def preview_step(
     numbers = np.searchsorted(order.window_starts, real, side="right") - 1
     for window in np.unique(numbers):
         chosen = real[numbers == window]
-        found = order.window(int(window)).segments(chosen)
-        gone = walker.exclusion.blanked(found, chosen, taken.epoch)
+        table = order.window(int(window))
+        found = table.segments(chosen)
+        gone = walker.exclusion.blanked(table, found, chosen, taken.epoch)
         blanked.append(found.doc[gone])
         parts.append(_shifted(found.select(~gone), row))
         row += chosen.size

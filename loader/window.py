@@ -57,7 +57,7 @@ class Window:
         reaching = self.table.segments(positions, lookahead=plan.lookahead)
         places = _Places(order, index)
         slots, rows = places.find(reaching.doc)
-        blanked = exclusion.blanked(reaching, positions, order.epoch)
+        blanked = exclusion.blanked(self.table, reaching, positions, order.epoch)
         self.partial = any(block is None for block in blocks)
         if self.partial:
             blanked |= np.array([block is None for block in blocks])[slots]

@@ -63,7 +63,7 @@ class Deriver:
         for part in _by_window(order, positions):
             table = self._table(epoch, order.window_of(int(part[0])))
             found = table.segments(part)
-            kept = found.select(~exclusion.blanked(found, part, epoch))
+            kept = found.select(~exclusion.blanked(table, found, part, epoch))
             parts.append([part[kept.sample], kept.doc, kept.start, kept.end])
         columns = [concatenate([part[index] for part in parts]) for index in range(4)]
         epochs = np.full(len(columns[0]), epoch, dtype=np.int64)
