@@ -19,6 +19,7 @@ from ..quarantine.respond.stability import COLUMNS, as_csv, as_markdown
 from ..quarantine.respond.stability import as_json as json_rows
 from ..quarantine.respond.stability import stability_log as log_of
 from .incident_acts import ACTS
+from .incident_causes import causes
 from .incident_end import END
 from .incident_exits import EXITS
 from .incident_look import LOOK
@@ -198,5 +199,5 @@ def deliver(ctx: click.Context, *, incident_id: str, run: Path, as_json: bool) -
         ctx.exit(1)
 
 
-for _command in (*LOOK, trial, *ACTS, *END, *EXITS):
+for _command in (*LOOK, causes, trial, *ACTS, *END, *EXITS):
     incident.add_command(_command)

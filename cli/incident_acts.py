@@ -12,6 +12,7 @@ from ..quarantine.ledger import Ledger
 from ..quarantine.respond import response
 from ..quarantine.respond.decisions import DecisionLog
 from ..quarantine.respond.operations import (
+    HISTORY_STEPS,
     choose_rewind,
     default_watch_plan,
     window_skip,
@@ -119,6 +120,13 @@ def skip(
 )
 @click.option("--watch-length", default=500, show_default=True, help="Steps to watch.")
 @click.option(
+    "--trend",
+    type=click.IntRange(8),
+    default=HISTORY_STEPS,
+    show_default=True,
+    help="Steps before the onset that the watch learns from.",
+)
+@click.option(
     "--watch-plan",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="An edited plan; --dry-run --json shows the one that would be used.",
@@ -132,6 +140,7 @@ def resume(
     clip_factor: float,
     mode: Any,
     watch_length: int,
+    trend: int,
     watch_plan: Path | None,
     actor: str,
     yes: bool,
@@ -165,7 +174,8 @@ def resume(
         plan, what = read_watch_plan(watch_plan), "write the orders"
     else:
         series = signals(opened, log, incident=incident)
-        plan, what = default_watch_plan(incident, series, length=watch_length), "write the orders"
+        plan = default_watch_plan(incident, series, length=watch_length, trend=trend)
+        what = "write the orders"
     act = acts(yes=yes, dry_run=dry_run)
     if act:
         response.resume(

@@ -8,6 +8,7 @@ import click
 
 from ..loader.errors import UsageError
 from ..quarantine.respond import exits
+from ..quarantine.respond.orders import Factors
 from .incident_options import act_options, find, said
 from .output import acts
 
@@ -24,17 +25,20 @@ def _leave(
     yes: bool,
     dry_run: bool,
     as_json: bool,
+    factors: Factors | None = None,
 ) -> None:
     opened, incident = find(run, incident_id)
     incident.check(act)
     done, pending = acts(yes=yes, dry_run=dry_run), exits.pending_orders(incident, opened)
     if done:
-        exits.leave(incident, opened, act, actor=actor, reason=reason)
+        exits.leave(incident, opened, act, actor=actor, reason=reason, factors=factors)
     what = f"{act}: {reason}"
     if pending is not None:
         what += f"\n  the trainer's next start goes on from step {pending.checkpoint.step}"
         if incident.last("skip") is None:
             what += " and meets the same batches again"
+        if factors is not None:
+            what += f", with its learning rate times {factors.learning_rate:g}"
     said(incident, opened, done=done, as_json=as_json, what=what, facts={})
 
 
@@ -113,11 +117,13 @@ def recover(
 @click.command("not-data")
 @act_options
 @REASON
+@click.option("--lr-factor", type=float, help="After a rewind: multiplies the learning rate.")
 def not_data(
     *,
     incident_id: str,
     run: Path,
     reason: str,
+    lr_factor: float | None,
     actor: str,
     yes: bool,
     dry_run: bool,
@@ -128,6 +134,7 @@ def not_data(
     \b
     Examples:
       shardward incident not-data INC-0001 --reason "a node with ECC errors" --yes
+      shardward incident not-data INC-0001 --reason "rate raised 10x" --lr-factor 0.1 --yes
     """
     _leave(
         "not-data",
@@ -138,6 +145,7 @@ def not_data(
         yes=yes,
         dry_run=dry_run,
         as_json=as_json,
+        factors=None if lr_factor is None else Factors(learning_rate=lr_factor),
     )
 
 

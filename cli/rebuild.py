@@ -9,12 +9,14 @@ from rich.console import Console
 
 from ..loader.revision_store import list_revisions
 from ..loader.run import Run
+from ..quarantine.respond.filing import attach_rebuild
+from ..quarantine.respond.incident import IncidentStore
 from ..quarantine.respond.rebuild import rebuild as rebuild_corpus
 from ..quarantine.respond.rebuild_plan import condemned_documents
 from ..quarantine.respond.revisions import load_revision
 from .output import acts, emit, json_option, manifest_option, mutation_options, progress, run_option
 from .output import table as output_table
-from .respond_options import corpus_of
+from .respond_options import actor_option, corpus_of
 
 
 @click.command()
@@ -30,6 +32,8 @@ from .respond_options import corpus_of
 @click.option(
     "--only-condemned", is_flag=True, help="Remove what is condemned, not all that is out."
 )
+@click.option("--incident", metavar="ID", help="Add the rebuild to this incident's postmortem.")
+@actor_option
 @mutation_options
 @json_option
 def rebuild(
@@ -39,6 +43,8 @@ def rebuild(
     revision: int | None,
     out: Path,
     only_condemned: bool,
+    incident: str | None,
+    actor: str,
     yes: bool,
     dry_run: bool,
     as_json: bool,
@@ -54,9 +60,11 @@ def rebuild(
     Examples:
       shardward rebuild --run runs/7b --out corpus-clean --dry-run
       shardward rebuild --run runs/7b --out corpus-clean --yes
+      shardward rebuild --run runs/7b --out corpus-clean --incident INC-0001 --yes
       shardward corpus index corpus-clean --out corpus-clean-manifest
     """
     opened = Run.open(run)
+    about = None if incident is None else IncidentStore(opened.path).get(incident)
     corpus = corpus_of(opened, manifest)
     number = max(list_revisions(opened.path), default=0) if revision is None else revision
     chosen = load_revision(opened.path, number, manifest=corpus.fingerprint)
@@ -75,6 +83,8 @@ def rebuild(
         return
     with progress("rebuilding", total=corpus.documents_count) as advance:
         report = rebuild_corpus(corpus, chosen, out, documents=documents, advance=advance)
+    if about is not None:
+        attach_rebuild(about, opened, report, actor=actor)
 
     def render(console: Console) -> None:
         names = ("uri", "rows_in", "rows_out", "size")

@@ -14,6 +14,7 @@ from .resume import Resume, read_resume
 if TYPE_CHECKING:
     from ...loader.run import Run
     from .incident import Event, Incident
+    from .orders import Factors
 
 Json = Mapping[str, Any]
 
@@ -33,17 +34,35 @@ def leave(
     actor: str,
     reason: str,
     evidence: Json | None = None,
+    factors: Factors | None = None,
 ) -> Event:
     """Take a legal exit (dismiss, recover, not-data, escalate), with the reason.
 
     If the run was rewound for the incident and no orders were given yet, the exit gives them: the
     trainer's next start goes on from the checkpoint, and nothing more is skipped.
+
+    Args:
+        incident: to be left.
+        run: that it is about.
+        act: the exit.
+        actor: who leaves it.
+        reason: why.
+        evidence: anything that shows it.
+        factors: what the orders multiply learning rate and clip threshold by.
+
+    Raises:
+        IncidentError: out of order, without a reason, or `factors` without orders to put them in.
     """
     incident.check(act)
     if not reason.strip():
         raise IncidentError(f"{act} needs a reason")
     with exclusive_lock(run.path / LOCK):
-        orders = settle(incident, run, reason=f"{act}: {reason}")
+        if factors is not None and pending_orders(incident, run) is None:
+            raise IncidentError(
+                f"{incident.id} has not rewound the run, so {act} gives the trainer no orders that "
+                "could hold a factor; rewind first, or change the trainer's own settings"
+            )
+        orders = settle(incident, run, reason=f"{act}: {reason}", factors=factors)
         said: dict[str, Any] = {"reason": reason}
         stored: dict[str, Any] = {"evidence": evidence} if evidence else {}
         if orders is not None:

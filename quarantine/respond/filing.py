@@ -18,6 +18,7 @@ from .report_markdown import render_markdown
 if TYPE_CHECKING:
     from ...loader.run import Run
     from .incident import Incident
+    from .rebuild_report import RebuildReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,3 +89,12 @@ def file(incident: Incident, run: Run, *, actor: str, commands: Sequence[str] = 
         evidence={"report": filed.report},
     )
     return filed
+
+
+def attach_rebuild(incident: Incident, run: Run, report: RebuildReport, *, actor: str) -> None:
+    """Store the report of a rebuild once, and write the postmortem of a closed incident anew."""
+    value = report.to_json()
+    if incident.attached("rebuild") != value:
+        incident.attach("rebuild", value, actor=actor)
+    if incident.case().closed:
+        write_report(incident, run)

@@ -37,7 +37,7 @@ def attach_findings(
         IntegrityError: the proof fails; it is stored all the same.
     """
     incident.attach("curves", _curves(incident, run, ledger), actor=actor)
-    incident.attach("causes", _causes(incident, run, ledger, manifest), actor=actor)
+    incident.attach("causes", rank_causes(incident, run, ledger, manifest), actor=actor)
     if incident.last("rewind") is None:
         return
     incident.attach("impact", _impact(incident, run, ledger), actor=actor)
@@ -76,12 +76,17 @@ def _branches(incident: Incident, run: Run) -> list[tuple[str, int, int]]:
     if rewound is None:
         return [("run", head.piece, 1)]
     branches = [("before", branch_before(incident, run), 1)]
+    first, target = rewound.summary["step"] + 1, rewound.summary["piece"]
+    replays = [p.piece for p in run.pieces() if (p.reason, p.parent) == ("trial", target)]
+    if replays and incident.attached("trials"):
+        branches.append(("replay", replays[-1], first))
     if head.piece != rewound.summary["piece"]:
-        branches.append(("after", head.piece, rewound.summary["step"] + 1))
+        branches.append(("after", head.piece, first))
     return branches
 
 
-def _causes(incident: Incident, run: Run, ledger: Ledger, manifest: Manifest) -> dict[str, Any]:
+def rank_causes(incident: Incident, run: Run, ledger: Ledger, manifest: Manifest) -> dict[str, Any]:
+    """Return the causes, the likeliest first, from all that the incident has gathered so far."""
     known = (incident.attached("trials") or {}).get("trials", [])
     trials = tuple(
         Trial(

@@ -6,7 +6,7 @@ and no trainer starts. They become final by resume, or by leaving the incident.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...loader.cursor import Cursor
@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     from .incident import Event, Incident
 
 LOCK = "respond.lock"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Factors:
+    """What the trainer multiplies its learning rate and its clip threshold by."""
+
+    learning_rate: float = 1.0
+    clip: float = 1.0
 
 
 def kept(run: Run, checkpoint: Checkpoint) -> bool:
@@ -124,7 +132,9 @@ def unrecorded(incident: Incident, run: Run) -> Resume | None:
     return orders if ours and same else None
 
 
-def settle(incident: Incident, run: Run, *, reason: str) -> Resume | None:
+def settle(
+    incident: Incident, run: Run, *, reason: str, factors: Factors | None = None
+) -> Resume | None:
     """Make pending orders of `incident` final as it is left, so that the run can start again.
 
     The run goes on from the checkpoint under the revision of the skip if there was one, else
@@ -144,7 +154,16 @@ def settle(incident: Incident, run: Run, *, reason: str) -> Resume | None:
     if skipped is not None:
         cursor = under_revision(cursor, skipped.summary["revision"], skipped.summary["digest"])
         no_skip = skipped.summary["no_skip"]
-    orders = replace(pending, cursor=cursor, ready=True, no_skip=no_skip, created="")
+    factors = factors or Factors()
+    orders = replace(
+        pending,
+        cursor=cursor,
+        ready=True,
+        no_skip=no_skip,
+        learning_rate_factor=factors.learning_rate,
+        clip_factor=factors.clip,
+        created="",
+    )
     if not _went_on(run, pending):
         move_head(run, orders)
     return write_resume(run.path, orders)

@@ -156,7 +156,7 @@ def _actions(incident: Incident) -> list[dict[str, Any]]:
     if plan is None:
         return []
     rewound = incident.require("rewind").summary
-    orders = _evidence(incident, "resume", "orders")
+    orders = _evidence(incident, "resume", "orders") or _orders_of_exit(incident)
     actions = [_action("head of the run", f"step {plan['head_step']}", f"step {rewound['step']}")]
     if orders is not None:
         cursor = orders["cursor"]
@@ -225,6 +225,12 @@ def _summary_of(incident: Incident, act: str) -> Mapping[str, Any] | None:
 def _evidence(incident: Incident, act: str, name: str) -> dict[str, Any] | None:
     event = incident.last(act)
     return incident.evidence(event, name) if event else None
+
+
+def _orders_of_exit(incident: Incident) -> dict[str, Any] | None:
+    """Return the orders that leaving the incident made final, or None."""
+    left = [event for act in EXITS if (event := incident.last(act)) and "orders" in event.evidence]
+    return incident.evidence(left[-1], "orders") if left else None
 
 
 def _commands(incident: Incident, run: Run) -> list[str]:
