@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,6 +29,7 @@ from .manifest_format import (
     read_header,
 )
 from .plan import Holdout, Plan
+from .sidecar import Sidecar
 from .sources import Span
 from .tokenizers import Tokenizer
 
@@ -78,8 +77,8 @@ class Manifest:
         self.root = root
         self._shard_table = map_table(path / SHARDS)
         self._block_table = map_table(path / BLOCKS)
-        self._lengths = _Sidecar(path / lengths_name(header.tokenizer), "<u4", header.documents)
-        self._sources = _Sidecar(path / SOURCES, "<u2", header.documents)
+        self._lengths = Sidecar(path / lengths_name(header.tokenizer), "<u4", header.documents)
+        self._sources = Sidecar(path / SOURCES, "<u2", header.documents)
         self.reader = BlockReader(self)
 
     @classmethod
@@ -298,38 +297,6 @@ class Manifest:
                 f"document {int(outside[0])} does not exist; this corpus has documents 0 to "
                 f"{self.header.documents - 1}"
             )
-
-
-class _Sidecar:
-    """A raw column of one value per document, read by position and never mapped.
-
-    A mapped sidecar counts as resident memory once touched, gigabytes of it at 1e9 documents.
-    """
-
-    def __init__(self, path: Path, dtype: str, count: int) -> None:
-        self._dtype = np.dtype(dtype)
-        self._count = count
-        self._path = path
-        try:
-            self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError as error:
-            raise IntegrityError(f"{path} is missing; index the corpus anew") from error
-        weakref.finalize(self, os.close, self._handle)
-        size = os.fstat(self._handle).st_size
-        if size != count * self._dtype.itemsize:
-            raise IntegrityError(
-                f"{path} has {size} bytes, {count} documents need "
-                f"{count * self._dtype.itemsize}; index the corpus anew"
-            )
-
-    def read(self, low: int, high: int) -> Any:
-        if not 0 <= low <= high <= self._count:
-            raise NotFound(f"documents {low} to {high} are not all within 0 to {self._count}")
-        item = self._dtype.itemsize
-        data = bytearray((high - low) * item)
-        if os.preadv(self._handle, [data], low * item) != len(data):
-            raise IntegrityError(f"{self._path} ends early; index the corpus anew")
-        return np.frombuffer(data, self._dtype)
 
 
 def _check_table(path: Path, expected: str | None) -> None:
