@@ -6,6 +6,7 @@ log had at the time. Read them before the log: it only grows, so it is never beh
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -34,16 +35,32 @@ def read_anchors(run_path: Path) -> list[Anchor]:
     return [*_of_incidents(run_path), *_of_revisions(run_path)]
 
 
-def _of_incidents(run_path: Path) -> Iterator[Anchor]:
+def newest_anchors(run_path: Path) -> list[Anchor]:
+    """Return those with the most decisions of what `read_anchors` returns.
+
+    Only the newest event of each incident and the newest revision are read for it, since the log
+    only grows. Errors as in `read_anchors`, as far as these are concerned.
+    """
+    found = [
+        *_of_incidents(run_path, newest=True),
+        *_of_revisions(run_path, newest=True),
+    ]
+    most = max((anchor.count for _, anchor in found), default=0)
+    return [(name, anchor) for name, anchor in found if anchor.count == most]
+
+
+def _of_incidents(run_path: Path, *, newest: bool = False) -> Iterator[Anchor]:
     for path in sorted((run_path / "incidents").glob("INC-*/events.log")):
         incident = path.parent
-        for line in event_chain(incident).read().lines:
+        lines = event_chain(incident).read(sys.maxsize if newest else 1).lines
+        for line in lines[-1:] if newest else lines:
             where = f"{incident.name} {line.get('act')}"
             yield where, _head(line, where, path)
 
 
-def _of_revisions(run_path: Path) -> Iterator[Anchor]:
-    for number, path in sorted(list_revisions(run_path).items()):
+def _of_revisions(run_path: Path, *, newest: bool = False) -> Iterator[Anchor]:
+    published = sorted(list_revisions(run_path).items())
+    for number, path in published[-1:] if newest else published:
         header = parse_json(path.read_bytes(), where=str(path))
         check_format(header, name=FORMAT, version=VERSION, where=str(path))
         yield f"revision {number}", _head(header, f"revision {number}", path)

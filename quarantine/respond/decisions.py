@@ -1,12 +1,14 @@
 """The decision log of a run: the authority on what is left out, by whom and why.
 
 `decisions.log` is append-only and hash-chained. Anchors (head digest and count) stored in
-revisions and incident events show edits and cuts up to the last anchor. Every read and every
-append looks at them first, so a log that is gone or was cut is never taken for an empty one.
+revisions and incident events show edits and cuts up to the last anchor. Every read looks at all of
+them, and an append at the newest ones and at the lines after them, so a log that is gone or was cut
+is never taken for an empty one, and a decision costs the same however long the log is.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,12 +17,13 @@ from typing import Any
 
 from ...loader.errors import DecisionError, FormatError, IntegrityError, NotFound
 from ...loader.formats import canonical_json, sha256_hex
-from .anchors import Anchor, read_anchors
+from .anchors import Anchor, newest_anchors, read_anchors
 from .chain import ChainFile, ChainHead, ChainState, clock_jumps
 from .scopes import Scope
 from .status import Decision, Entry, live_entries, overlapping
 
 LOG_NAME = "decisions.log"
+MOST_LINES = sys.maxsize - 1
 
 
 class DecisionConflict(DecisionError):
@@ -66,8 +69,15 @@ class DecisionLog:
         return _entries(self._read(), self.path)
 
     def head(self) -> ChainHead:
-        """Return the anchor of the newest decision."""
-        return self._read().head
+        """Return the anchor of the newest decision, checked as by `append`.
+
+        Raises:
+            IntegrityError: the log does not hold what the newest anchors saw.
+        """
+        anchors = newest_anchors(self.path.parent)
+        state = self._chain.read(_since(anchors))
+        _check_anchors(state, anchors)
+        return state.head
 
     def entry(self, sequence: int) -> Entry:
         """Return decision number `sequence`, the first being 1."""
@@ -89,16 +99,17 @@ class DecisionLog:
         Raises:
             DecisionConflict: the log has moved on from `seen` about the same thing.
             NotFound: an undo names a decision that does not exist.
-            IntegrityError: as `entries`; nothing is written.
+            IntegrityError: as `head`; nothing is written.
         """
-        anchors = read_anchors(self.path.parent)
+        anchors = newest_anchors(self.path.parent)
 
         def build(state: ChainState) -> Mapping[str, Any]:
             _check_anchors(state, anchors)
             self._check(decision, state, seen)
             return _line(decision, self.manifest, now or datetime.now(UTC))
 
-        return _entry(self._chain.append(build), self.path)
+        since = _since(anchors) if seen is None else min(_since(anchors), seen.count + 1)
+        return _entry(self._chain.append(build, since=since), self.path)
 
     def append_once(self, decision: Decision) -> Entry | None:
         """Add `decision` unless its incident decided the very same already and it still holds.
@@ -156,19 +167,20 @@ class DecisionLog:
 
     def _check(self, decision: Decision, state: ChainState, seen: ChainHead | None) -> None:
         if decision.action == "undo":
-            _check_undo(decision, _entries(state, self.path))
+            _check_undo(decision, state.head.count)
         if self.manifest:
-            _check_manifest(self.manifest, state)
+            _check_manifest(self.manifest, self._chain.first_line())
         if seen is None or seen == state.head:
             return
         if seen.count and (
-            seen.count > state.head.count or state.digests[seen.count - 1] != seen.digest
+            seen.count > state.head.count or state.digest_of(seen.count) != seen.digest
         ):
             raise IntegrityError(
                 f"the log at {self.path} no longer holds the head you saw "
                 f"({seen.digest[:12]} at {seen.count}); run quarantine log --verify"
             )
-        newer = overlapping(_entries(state, self.path)[seen.count :], decision.scope)
+        newer = [entry for entry in _entries(state, self.path) if entry.sequence > seen.count]
+        newer = overlapping(newer, decision.scope)
         if newer:
             last = newer[-1]
             raise DecisionConflict(
@@ -237,14 +249,19 @@ def _entry(line: Mapping[str, Any], path: Path, digest: str | None = None) -> En
         ) from error
 
 
-def _check_undo(decision: Decision, entries: Sequence[Entry]) -> None:
+def _check_undo(decision: Decision, count: int) -> None:
     target = int(decision.scope.value)
-    if not 1 <= target <= len(entries):
-        raise NotFound(f"there is no decision {target} to undo; the log holds 1 to {len(entries)}")
+    if not 1 <= target <= count:
+        raise NotFound(f"there is no decision {target} to undo; the log holds 1 to {count}")
 
 
-def _check_manifest(manifest: str, state: ChainState) -> None:
-    first = state.lines[0].get("manifest") if state.lines else manifest
+def _since(anchors: Iterable[Anchor]) -> int:
+    """Return the first line to read so that all `anchors` can be checked."""
+    return 1 + min((anchor.count for _, anchor in anchors if anchor.count), default=MOST_LINES)
+
+
+def _check_manifest(manifest: str, line: Mapping[str, Any] | None) -> None:
+    first = manifest if line is None else line.get("manifest")
     if first and first != manifest:
         raise DecisionError(
             f"the log's decisions are about corpus {str(first)[:12]}, this one is about "
@@ -270,7 +287,7 @@ def _check_anchor(state: ChainState, name: str, anchor: ChainHead) -> None:
             f"{state.head.count or 'none'}; lines were cut off or the file is gone, restore "
             f"{LOG_NAME} from a copy"
         )
-    found = state.digests[anchor.count - 1]
+    found = state.digest_of(anchor.count)
     if found != anchor.digest:
         raise IntegrityError(
             f"{name} anchors decision {anchor.count} as {anchor.digest[:12]}, the log has "

@@ -44,7 +44,10 @@ class Event:
 
 
 class Incident:
-    """One incident; every method reads the disk, so a crash or another process is no matter."""
+    """One incident; every method looks at the disk, so a crash or another process is no matter.
+
+    The event log is read again only when its file has changed.
+    """
 
     def __init__(self, run_path: Path, incident_id: str) -> None:
         if not _NAME.match(incident_id):
@@ -53,6 +56,7 @@ class Incident:
         self.run_path = Path(run_path)
         self.path = self.run_path / DIRECTORY / incident_id
         self._chain = event_chain(self.path)
+        self._known: tuple[tuple[int, int, int], list[Event]] | None = None
 
     def exists(self) -> bool:
         """Whether the incident was opened."""
@@ -65,9 +69,16 @@ class Incident:
             NotFound: there is no such incident.
             IntegrityError: the event log was edited.
         """
-        if not self.exists():
-            raise NotFound(f"there is no incident {self.id} in {self.run_path}; see incident list")
-        return _events(self._chain.read(), self.path)
+        try:
+            status = self._chain.path.stat()
+        except FileNotFoundError:
+            raise NotFound(
+                f"there is no incident {self.id} in {self.run_path}; see incident list"
+            ) from None
+        version = (status.st_ino, status.st_size, status.st_mtime_ns)
+        if self._known is None or self._known[0] != version:
+            self._known = (version, _events(self._chain.read(), self.path))
+        return list(self._known[1])
 
     def case(self) -> Case:
         """Return where the incident stands."""
