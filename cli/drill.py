@@ -11,18 +11,18 @@ from typing import Any
 import click
 from rich.console import Console
 
-from ..loader.errors import MissingExtra
-from .output import Advance, console, emit, json_option, progress, say, table
+from ..loader.errors import MissingExtra, UsageError
+from .output import Advance, clean, console, emit, json_option, progress, say, table
 
-PHASES = 13
 EXIT_GATE = 3
+MOST_LINE = 1000
 
 
 @click.command()
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="Empty or new directory; by default the next free one under drill-out.",
+    help="Directory, new or of a drill to go on with; by default the next free under drill-out.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True,
               help="Of salt, placement, order and weights.")  # fmt: skip
@@ -30,6 +30,13 @@ EXIT_GATE = 3
     "--corpus",
     metavar="PATH_OR_GLOB",
     help="Your own Parquet, Arrow or JSONL files with a text column.",
+)
+@click.option(
+    "--cause",
+    type=click.Choice(["data", "learning-rate"]),
+    default="data",
+    show_default=True,
+    help="What goes wrong: trouble in the text, or a learning rate raised in mid-run.",
 )
 @click.option("--no-salt", is_flag=True, help="Control: a clean run, which must page nobody.")
 @json_option
@@ -40,28 +47,42 @@ def drill(
     out: Path | None,
     seed: int,
     corpus: str | None,
+    cause: Any,
     no_salt: bool,
     as_json: bool,
 ) -> None:
     """Play a full incident on real text.
 
     Collects text from this machine, hides trouble in it, trains a small transformer until the
-    loss jumps, and responds: confirm, identify, rewind, replay, find, quarantine, resume, watch,
-    file, rebuild. Takes about three minutes on two cores and needs no network. Exits 3 when what
-    was found does not match what was hidden.
+    loss jumps, and responds with the commands of shardward alone: confirm, identify, rewind,
+    replay, find, quarantine, resume, watch, file, rebuild. With --cause learning-rate the text is
+    clean and the incident ends without a skip. Takes about two minutes on two cores and needs no
+    network. Exits 3 when what was found does not match what was hidden.
+
+    Every command is printed and kept in commands.log. A drill that was stopped goes on where it
+    stood when it is started again with the same options and its --out.
 
     \b
     Examples:
       shardward drill
       shardward drill --seed 3 --out /tmp/drill-3
+      shardward drill --cause learning-rate
       shardward drill --corpus 'data/*.parquet' --json
       shardward drill --no-salt
     """
+    if no_salt and cause != "data":
+        raise UsageError("--no-salt is a run in which nothing goes wrong; leave out --cause")
     _require("torch", "matplotlib")
     from ..quarantine.drill.play import play  # noqa: PLC0415  torch takes seconds to import
 
     narrator = _Quiet() if as_json else _Teller()
-    result = play(narrator, out=out, seed=seed, corpus=corpus, salted=not no_salt)
+    try:
+        result = play(
+            narrator, out=out, seed=seed, corpus=corpus, cause="none" if no_salt else cause
+        )
+    except KeyboardInterrupt as error:
+        say(str(error))
+        raise
     emit(as_json, result, lambda target: _summary(target, result))
     if not result["passed"]:
         ctx.exit(EXIT_GATE)
@@ -79,8 +100,8 @@ def _require(*modules: str) -> None:
 class _Quiet:
     """Phases and progress on stderr, nothing on stdout."""
 
-    def phase(self, number: int, title: str) -> None:
-        say(f"[{number}/{PHASES}] {title}")
+    def phase(self, number: int, total: int, title: str) -> None:
+        say(f"[{number}/{total}] {title}")
 
     def say(self, line: str) -> None:
         say(f"  {line}")
@@ -98,11 +119,11 @@ class _Teller(_Quiet):
     def __init__(self) -> None:
         self._console = console()
 
-    def phase(self, number: int, title: str) -> None:
-        self._console.print(f"\n[{number}/{PHASES}] {title}", style="bold")
+    def phase(self, number: int, total: int, title: str) -> None:
+        self._console.print(f"\n[{number}/{total}] {title}", style="bold")
 
     def say(self, line: str) -> None:
-        self._console.print(f"  {line}")
+        self._console.print(f"  {clean(line, limit=MOST_LINE)}")
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         self._console.print(table(title, columns, rows))
@@ -114,6 +135,8 @@ def _summary(target: Console, result: dict[str, Any]) -> None:
     if result["score"]:
         _scores(target, result["score"])
     target.print(table("what was made", ("what", "where"), list(result["paths"].items())))
+    for report in (path for name, path in result["paths"].items() if name == "incident_html"):
+        target.print(f"the postmortem to read: {report}", soft_wrap=True)
     target.print("what to type next", style="bold")
     for command in result["next"]:
         target.print(f"  {command}", soft_wrap=True)
@@ -139,23 +162,37 @@ def _facts(result: dict[str, Any]) -> list[tuple[str, object]]:
 
 
 def _incident_facts(incident: dict[str, Any]) -> list[tuple[str, object]]:
-    event, found, trial = incident["event"], incident["found"], incident["replay"]
-    proof, watch, cause = incident["proof"], incident["watch"], incident["causes"][0]
+    event, trial = incident["event"], incident["replay"]
+    watch, cause = incident["watch"], incident["causes"][0]
+    ended = _skipped(incident) if "found" in incident else _left(incident)
     return [
         ("incident", f"{incident['id']}, {incident['state']} as {incident['outcome']}"),
         ("onset, page", f"step {event['onset']}, step {event['step']}"),
         ("other signals", incident["checklist"]["verdict"]),
         ("rewound to", f"step {incident['rewind']['step']}"),
         ("replay", f"recurred: {trial['recurred']}, bit for bit: {trial['bitwise']}"),
+        *ended,
+        ("watch", f"{watch['verdict']} to step {watch['seen_to']}"),
+        ("likeliest cause", f"{cause['name']} {cause['score']:.2f}"),
+    ]
+
+
+def _skipped(incident: dict[str, Any]) -> list[tuple[str, object]]:
+    found, revision = incident["found"], incident["revision"]
+    checks = incident["proof"]["checks"]
+    return [
         ("found", f"{found['culprits']} in the window, {found['relatives']} elsewhere"),
         ("acquitted", f"{found['acquitted']} copies of what the run had eaten before"),
-        ("revision", f"{incident['revision']['number']}: {incident['revision']['documents']} out"),
-        ("proof", f"{sum(c['holds'] for c in proof['checks'])} of {len(proof['checks'])} hold"),
-        ("watch", f"{watch['verdict']} to step {watch['seen_to']}"),
-        (
-            "likeliest cause",
-            f"{cause['name']} {cause['score']:.2f}",
-        ),
+        ("revision", f"{revision['number']}: {revision['documents']} out"),
+        ("proof", f"{sum(check['holds'] for check in checks)} of {len(checks)} hold"),
+    ]
+
+
+def _left(incident: dict[str, Any]) -> list[tuple[str, object]]:
+    taken = incident["exit"]
+    return [
+        ("left as", f"{taken['act']}: {taken['reason']}"),
+        ("learning rate", f"times {taken['learning_rate_factor']:.4g}; nothing skipped"),
     ]
 
 
@@ -168,5 +205,5 @@ def _scores(target: Console, score: dict[str, Any]) -> None:
         for one in score["unsalted"]
     ]
     if unsalted:
-        title = "found without having been salted, judged afresh"
+        title = "found without having been salted; the truth was frozen before the search"
         target.print(table(title, ("doc", "id", "justified", "found because"), unsalted))

@@ -1,29 +1,17 @@
-"""The `ledger` commands about the run as a whole: one sample, two histories, the timeline."""
+"""The `ledger` commands about the run as a whole: two histories, the timeline, its health, SQL."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
+from rich.console import Console
 
+from ..loader.errors import IntegrityError
 from ..loader.run import Run
-from ..quarantine.ledger.history import epochs_run
-from ..quarantine.ledger.names import Excerpt
-from .ledger_options import (
-    LARGEST,
-    SEGMENT_TABLE,
-    answer,
-    corpus_of,
-    ledger_options,
-    limit_option,
-    named,
-    opened,
-    show_option,
-    view_from,
-    view_json,
-)
-from .output import json_option, run_option, say
+from .ledger_answer import answer
+from .ledger_options import LARGEST, Asked, asks, ended_at_once, limit_option, opened
+from .output import emit, json_option, run_option, say, table
 
 TIMELINE_TABLE = (
     "piece",
@@ -39,61 +27,6 @@ TIMELINE_TABLE = (
 
 
 @click.command()
-@click.argument("position", type=click.IntRange(min=0, max=LARGEST))
-@click.option(
-    "--epoch",
-    type=click.IntRange(min=0, max=LARGEST),
-    default=0,
-    show_default=True,
-    help="Epoch.",
-)
-@show_option
-@limit_option
-@ledger_options
-def sample(
-    *,
-    position: int,
-    epoch: int,
-    show: bool,
-    limit: int,
-    run: Path,
-    manifest: Path | None,
-    as_json: bool,
-    **history: Any,
-) -> None:
-    """Show what was delivered at sample POSITION of an epoch, and at which step.
-
-    \b
-    Examples:
-      shardward ledger sample 1048576 --run runs/7b --show
-    """
-    found = Run.open(run)
-    view = view_from(found, **history)
-    with opened(found, manifest) as book:
-        rows = book.sample(position, epoch, view)
-        epochs = [] if rows.num_rows else epochs_run(book.database, book.spans(view))
-    if not rows.num_rows:
-        ran = ", ".join(map(str, epochs)) or "none"
-        never = "" if epoch in epochs else f"; epoch {epoch} was never run, the epochs are: {ran}"
-        say(f"position {position} of epoch {epoch} was not delivered in this history{never}")
-    filled = rows.num_rows > 0 and rows["doc"].null_count == 0
-    texts: list[Excerpt | None] = []
-    if filled:
-        rows, texts = named(
-            corpus_of(found, manifest), rows, show=show, most=None if as_json else limit
-        )
-    answer(
-        as_json,
-        {"command": "sample", "position": position, "epoch": epoch, **view_json(view)},
-        rows,
-        title=f"position {position} of epoch {epoch}",
-        columns=("step", *SEGMENT_TABLE),
-        texts=texts,
-        limit=limit,
-    )
-
-
-@click.command()
 @click.argument("piece", type=click.IntRange(min=1, max=LARGEST))
 @click.argument("other", type=click.IntRange(min=1, max=LARGEST))
 @limit_option
@@ -102,12 +35,16 @@ def sample(
 def diff(*, piece: int, other: int, limit: int, run: Path, as_json: bool) -> None:
     """Show the steps that the histories of PIECE and OTHER fed differently.
 
+    Steps that both share, or that only one of them reached, are not listed.
+
     \b
     Examples:
       shardward ledger diff 1 3 --run runs/7b
     """
     with opened(Run.open(run), None) as book:
         rows = book.diff(piece, other)
+    if not rows.num_rows:
+        say(f"pieces {piece} and {other} fed every step that both have alike")
     answer(
         as_json,
         {"command": "diff", "piece": piece, "other": other},
@@ -134,7 +71,74 @@ def timeline(*, limit: int, run: Path, as_json: bool) -> None:
         as_json,
         {"command": "timeline"},
         rows,
-        title="branch pieces",
+        title="branch pieces; the head's history keeps each up to kept_until",
         columns=TIMELINE_TABLE,
         limit=limit,
     )
+
+
+@click.command()
+@asks
+def check(*, asked: Asked) -> None:
+    """Look for samples delivered twice or not at all, gaps, disagreements and damage.
+
+    Exit 5 if the record cannot be trusted as it is: also if a journal is missing, cut or garbage,
+    or if a rank never recorded a step that a later piece went on from. Notes do not count, such as
+    steps that some ranks have not recorded yet, or a journal's torn tail.
+
+    \b
+    Examples:
+      shardward ledger check --run runs/7b
+      shardward ledger check --run runs/7b --branch 2 --json
+    """
+    with asked.opened() as book:
+        problems = book.check(asked.view)
+        last = book.last_step(asked.view)
+    serious = [problem for problem in problems if problem.serious]
+
+    def render(console: Console) -> None:
+        rows = [
+            (item.kind, "problem" if item.serious else "note", item.step, item.message)
+            for item in problems
+        ]
+        if rows:
+            console.print(table("", ("kind", "weight", "step", "what"), rows))
+        console.print(
+            f"{last} steps, {len(serious)} problems, {len(problems) - len(serious)} notes"
+        )
+
+    payload = {"question": asked.question("check"), "steps": last}
+    emit(asked.as_json, {**payload, "ok": not serious, "problems": problems}, render)
+    if serious:
+        raise IntegrityError(serious[0].message)
+
+
+@click.command()
+@click.argument("query")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True, max=86400),
+    default=60,
+    show_default=True,
+    help="Seconds after which the query is stopped.",
+)
+@limit_option
+@run_option
+@json_option
+def sql(*, query: str, timeout: float, limit: int, run: Path, as_json: bool) -> None:
+    """Answer one SELECT over the ledger's tables and views; nothing can be changed.
+
+    A table fetches --limit rows; --json prints all, so say LIMIT where there may be millions, or
+    write them to a file with `shardward ledger export`. Rows that are too wide for a table are
+    printed below each other, a column a line.
+
+    Views: step_documents, document_steps, effective_steps, telemetry, telemetry_wide, and
+    all_step_documents, all_steps for every branch.
+
+    \b
+    Examples:
+      shardward ledger sql "SELECT step, loss FROM telemetry_wide WHERE loss > 4" --run runs/7b
+    """
+    with opened(Run.open(run), None) as book, ended_at_once():
+        rows = book.sql(query, most=None if as_json else limit + 1, seconds=timeout)
+    answer(as_json, {"command": "sql", "query": query}, rows, title="", limit=limit, cut=True)

@@ -1,64 +1,36 @@
-"""What the `ledger` commands share: the history asked about, the opened ledger, the printing."""
+"""What the `ledger` commands share: the history asked about, and the opened ledger."""
 
 from __future__ import annotations
 
 import os
-import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-import pyarrow as pa
-from rich.console import Console
 
 from ..loader.errors import IntegrityError, NotFound, ShardwardError, UsageError
 from ..loader.manifest import Manifest
-from ..loader.records import finite_json
 from ..loader.run import Run
 from ..quarantine.ledger import ALL, EFFECTIVE, Ledger, View, at_checkpoint
 from ..quarantine.ledger.check import Problem
-from ..quarantine.ledger.names import Excerpt, excerpts, find_ids, load_corpus, with_names
+from ..quarantine.ledger.names import find_ids, load_corpus
 from ..quarantine.ledger.stoppable import Unstoppable
-from .output import (
-    SCHEMA_VERSION,
-    clean,
-    emit,
-    json_option,
-    json_text,
-    manifest_option,
-    progress,
-    run_option,
-    say,
-    table,
-)
-
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+\+00:00")
+from .ledger_answer import SHOWN_ROWS
+from .output import json_option, manifest_option, progress, run_option, say
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 QUICK_SECONDS = 0.25
 """How long a question about single steps lets the ingest run before it is answered."""
 
-SHOWN_ROWS = 40
-
-SEGMENT_TABLE = (
-    "piece",
-    "rank",
-    "sample_position",
-    "doc",
-    "token_start",
-    "token_end",
-    "shard",
-    "row",
-    "source",
-)
 LARGEST = (1 << 63) - 1
 """The largest step, position or document that the formats can hold."""
 
-ROWS_AT_ONCE = 4096
 EXIT_INTERRUPTED = 130
 limit_option = click.option(
     "--limit",
@@ -68,6 +40,46 @@ limit_option = click.option(
     help="Rows of the table.",
 )
 show_option = click.option("--show", is_flag=True, help="Print the texts with the span marked.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The run and the history that a command is about, and how to print its answer."""
+
+    run: Run
+    manifest: Path | None
+    view: View
+    as_json: bool
+
+    def opened(self, seconds: float | None = None) -> AbstractContextManager[Ledger]:
+        """Open the run's ledger; see `opened`."""
+        return opened(self.run, self.manifest, seconds)
+
+    def corpus(self) -> Manifest | None:
+        """Return the run's manifest; see `corpus_of`."""
+        return corpus_of(self.run, self.manifest)
+
+    def question(self, command: str, **terms: Any) -> dict[str, Any]:
+        """Return what was asked, as JSON."""
+        return {"command": command, **terms, **view_json(self.view)}
+
+    def printed_rows(self, limit: int) -> int | None:
+        """Return how many rows are printed at most, None for all."""
+        return None if self.as_json else limit
+
+
+def asks(command: Command) -> Callable[..., Any]:
+    """Add the options of every question, and hand them to `command` as its parameter `asked`."""
+
+    @wraps(command)
+    def call(*, run: Path, manifest: Path | None, as_json: bool, **options: Any) -> Any:
+        found = Run.open(run)
+        names = ("effective", "branch", "everything", "at")
+        view = view_from(found, **{name: options.pop(name) for name in names})
+        asked = Asked(run=found, manifest=manifest, view=view, as_json=as_json)
+        return command(asked=asked, **options)
+
+    return run_option(manifest_option(history_options(json_option(call))))
 
 
 def history_options(command: Command) -> Command:
@@ -88,11 +100,6 @@ def history_options(command: Command) -> Command:
     return click.option(
         "--effective", is_flag=True, help="The history of the run's head; the default."
     )(command)
-
-
-def ledger_options(command: Command) -> Command:
-    """Add the options of every question: run, manifest, history and `--json`."""
-    return run_option(manifest_option(history_options(json_option(command))))
 
 
 def view_from(
@@ -120,7 +127,7 @@ def view_json(view: View) -> dict[str, Any]:
 
 @contextmanager
 def opened(run: Run, manifest: Path | None, seconds: float | None = None) -> Iterator[Ledger]:
-    """Open the run's ledger, showing on stderr what is read and what was repaired."""
+    """Open the run's ledger, showing on stderr what is read, was repaired, and is missing."""
     unread = sum(path.stat().st_size for path in run.journals())
     if seconds is None and unread > 64 << 20:
         with (
@@ -136,6 +143,8 @@ def opened(run: Run, manifest: Path | None, seconds: float | None = None) -> Ite
 def _announced(ledger: Ledger) -> Ledger:
     for notice in ledger.notices:
         say(notice)
+    for words in ledger.lost_journals()[:3]:
+        say(f"warning: {words}; answers may lack steps, see `shardward ledger check`")
     return ledger
 
 
@@ -213,97 +222,6 @@ def ended_at_once() -> Iterator[None]:
         say(f"error: {error}")
         sys.stdout.flush()
         os._exit(EXIT_INTERRUPTED if error.interrupted else error.exit_code)
-
-
-def named(
-    corpus: Manifest | None, rows: pa.Table, *, show: bool, most: int | None = None
-) -> tuple[pa.Table, list[Excerpt | None]]:
-    """Return `rows` with names, and the texts of the first `most` when they are to be shown.
-
-    Raises:
-        NotFound: texts were asked for and there is no manifest.
-    """
-    if not show:
-        return with_names(corpus, rows), []
-    if corpus is None:
-        raise NotFound("there is no manifest to read texts with; give it with --manifest")
-    shown = rows if most is None else rows.slice(0, most)
-    return with_names(corpus, rows), excerpts(corpus, shown)
-
-
-def answer(
-    as_json: bool,
-    question: Mapping[str, Any],
-    rows: pa.Table,
-    *,
-    title: str,
-    columns: Sequence[str] | None = None,
-    texts: Sequence[Excerpt | None] = (),
-    limit: int = SHOWN_ROWS,
-    extra: Mapping[str, Any] | None = None,
-    cut: bool = False,
-) -> None:
-    """Print rows as the JSON answer of `ledger-answer.v1.json`, or as a table.
-
-    Rows become Python objects a few thousand at a time, and for a table only those that it shows.
-
-    Args:
-        as_json: print JSON.
-        question: what was asked, part of the JSON.
-        rows: the answer.
-        title: of the table.
-        columns: those of the table, by default all; the JSON has all.
-        texts: one excerpt per row, printed below the table.
-        limit: rows printed; the JSON has all.
-        extra: more about the answer, for the JSON.
-        cut: there are more rows than `rows` has.
-    """
-    if as_json:
-        _print_json({"question": dict(question), **(extra or {})}, rows, texts)
-        return
-
-    def render(console: Console) -> None:
-        shown = [name for name in (columns or rows.column_names) if name in rows.column_names]
-        found = rows.slice(0, limit).to_pylist()
-        console.print(table(title, shown, [[_cell(row[name]) for name in shown] for row in found]))
-        if rows.num_rows > limit:
-            number = "" if cut else f"{rows.num_rows - limit} "
-            console.print(f"{number}more rows; --json or --limit shows them")
-        for row, text in zip(found, texts, strict=False):
-            _print_text(console, row, text)
-
-    emit(False, {}, render)
-
-
-def _print_json(head: Mapping[str, Any], rows: pa.Table, texts: Sequence[Excerpt | None]) -> None:
-    payload = {"schema_version": SCHEMA_VERSION, **head, "count": rows.num_rows}
-    click.echo(json_text(payload).removesuffix("\n}"), nl=False)
-    click.echo(',\n  "rows": [', nl=False)
-    for first in range(0, rows.num_rows, ROWS_AT_ONCE):
-        found = rows.slice(first, ROWS_AT_ONCE).to_pylist()
-        for row, text in zip(found, texts[first : first + ROWS_AT_ONCE], strict=False):
-            row["text"] = text
-        # NaN is a value that was recorded, null is none, so they must not look alike.
-        parts = [json_text(finite_json(row)).replace("\n", "\n    ") for row in found]
-        click.echo(",\n    ".join(["," * bool(first) + "\n    " + parts[0], *parts[1:]]), nl=False)
-    click.echo("\n  ]\n}" if rows.num_rows else "]\n}")
-
-
-def _print_text(console: Console, row: Mapping[str, Any], text: Excerpt | None) -> None:
-    span = f"tokens {row['token_start']} to {row['token_end']}"
-    console.print(f"\ndocument {row['doc']}, {span}", style="bold")
-    if text is None:
-        console.print("not in the corpus")
-        return
-    console.print(clean(text.before, limit=200), style="dim", end="")
-    console.print(clean(text.span, limit=1000), style="reverse", end="")
-    console.print(clean(text.after, limit=200), style="dim")
-
-
-def _cell(value: object) -> object:
-    if isinstance(value, str) and _TIME.fullmatch(value):
-        return value[:19]
-    return value.hex() if isinstance(value, bytes) else value
 
 
 def step_range(words: tuple[str, ...]) -> tuple[int, int]:

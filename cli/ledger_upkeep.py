@@ -1,21 +1,19 @@
-"""The `ledger` commands that look after the ledger: ingest, rebuild, stats, verify, export."""
+"""The `ledger` commands that look after the ledger: ingest, rebuild, stats, export."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
 
 from ..loader.errors import IntegrityError
 from ..loader.run import Run
-from ..quarantine.ledger.as_found import ChangedDocument
 from ..quarantine.ledger.export import FORMATS, ORDERS
 from ..quarantine.ledger.location import ledger_path
 from ..quarantine.ledger.rebuild import losses
 from ..quarantine.ledger.rebuild import rebuild as rebuild_ledger
-from .ledger_options import fail_on, ledger_options, opened, step_range, view_from, view_json
+from .ledger_options import fail_on, opened
 from .output import (
     acts,
     emit,
@@ -26,8 +24,6 @@ from .output import (
     run_option,
     table,
 )
-
-VERIFY_TABLE = ("step", "piece", "rank", "document", "shard", "row", "which")
 
 
 @click.command()
@@ -119,63 +115,6 @@ def stats(*, run: Path, as_json: bool) -> None:
         {"question": {"command": "stats"}, "report": found},
         lambda console: console.print(table("ledger", ("what", "value"), list(found.items()))),
     )
-
-
-@click.command()
-@click.option("--steps", default=None, metavar="FIRST..LAST", help="Only these steps.")
-@click.option("--keep-going", is_flag=True, help="List every difference, not only the first.")
-@ledger_options
-def verify(
-    *,
-    steps: str | None,
-    keep_going: bool,
-    run: Path,
-    manifest: Path | None,
-    as_json: bool,
-    **history: Any,
-) -> None:
-    """Read the corpus again and compare it with the digests recorded in training.
-
-    Exit 5 if a step's documents are no longer what they were, naming the first step and document,
-    or if a journal is missing, cut or garbage, so that steps could not be compared. A document
-    whose length changed is named for certain; of those that kept it, all that the step was fed
-    from the changed block may be the one, and their number is given.
-
-    \b
-    Examples:
-      shardward ledger verify --run runs/7b --steps 41200..41300
-      shardward ledger verify --run runs/7b --keep-going --json
-    """
-    found = Run.open(run)
-    view = view_from(found, **history)
-    first, last = (1, None) if steps is None else step_range((steps,))
-    with opened(found, manifest) as book, progress("verifying steps") as advance:
-        result = book.verify(
-            view,
-            first=first,
-            last=last,
-            stop_after=1 << 62 if keep_going else 1,
-            advance=advance,
-        )
-        damage = book.journal_problems()
-
-    def render(console: Console) -> None:
-        rows = [(d.step, d.piece, d.rank, *_document_cells(d.document)) for d in result.differences]
-        if rows:
-            console.print(table("", VERIFY_TABLE, rows))
-        console.print(f"{result.records} records compared, {len(rows)} differ")
-
-    emit(as_json, {"question": {"command": "verify", **view_json(view)}, "report": result}, render)
-    if result.differences:
-        raise IntegrityError(str(result.differences[0]))
-    fail_on(damage)
-
-
-def _document_cells(first: ChangedDocument | None) -> tuple[object, ...]:
-    if first is None:
-        return (None, None, None, "every document is what was indexed")
-    which = "certain" if first.among == 1 else f"one of {first.among} documents, the first"
-    return (first.doc, first.shard, first.row, which)
 
 
 @click.command()

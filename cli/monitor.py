@@ -97,6 +97,8 @@ def check(
     if plot is not None and plot.suffix not in (".html", ".png"):
         raise UsageError(f"--plot {plot} must end in .html or .png")
     log, events = _events(file, options)
+    for note in log.notes:
+        say(f"{file.name}: {note}")
     _say_if_unjudged(log, _config(log, options))
     fragile = fragility(log.series["loss"], events)
     shown = [event for event in events if event.page or blips or event.kind != "blip"]
@@ -105,6 +107,7 @@ def check(
         "points": len(log.series["loss"]),
         "signals": sorted(log.series),
         "skipped": list(log.skipped),
+        "notes": list(log.notes),
         "blips": sum(event.kind == "blip" for event in events),
         "pages": sum(event.page for event in events),
         "fragility": fragile.to_json(),

@@ -98,11 +98,34 @@ def test_steps_that_the_orders_of_a_rewind_name_are_missed(run: Run) -> None:
     assert "steps 9 to 20 of piece 2, though resume.json names step 20" in problem.message
 
 
-def test_the_head_without_a_journal_is_a_note(run: Run) -> None:
+def test_the_head_without_a_journal_is_a_problem_and_every_answer_says_so(run: Run) -> None:
     run.journal_path(2, 0).unlink()
     forget(run)
+    steps = shardward("ledger", "steps", "1..9", "--run", run.path)
+
+    assert serious(run) == {"piece_silent": True}
+    assert steps.exit_code == 0
+    assert "piece 2 is in the history of the head and has no journal" in steps.stderr
+
+
+def test_a_piece_that_the_head_has_left_without_a_journal_is_a_note(run: Run) -> None:
+    run.journal_path(2, 0).unlink()
+    forget(run)
+    train(run, range(6, 8), cursor(5, 1))
+    steps = shardward("ledger", "steps", "1..9", "--run", run.path)
 
     assert serious(run) == {"piece_silent": False}
+    assert "no journal" not in steps.stderr
+
+
+def test_a_rank_without_a_journal_is_a_problem_where_another_completed_a_step(
+    tmp_path: Path,
+) -> None:
+    run = make_run(tmp_path / "run")
+    train(run, range(1, 6), size=2, launch="job")
+    run.journal_path(1, 1).unlink()
+
+    assert serious(run)["journal_missing"]
 
 
 def test_D7_a_torn_tail_is_a_note(run: Run) -> None:

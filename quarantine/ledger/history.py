@@ -1,17 +1,13 @@
-"""The run as a whole: its pieces, how two histories differ, where one sample went, sizes."""
+"""The run as a whole: its pieces, how two histories differ, sizes."""
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 
 from ...loader.lineage import Span
-from ...loader.records import RUNS
 from ...loader.run import Run
 from .database import Database
-from .derive import Deriver
 from .ingest import unread
-from .steps import STEP_DOCUMENTS, derived_rows
 from .views import condition
 
 
@@ -82,50 +78,6 @@ def _whole_steps(spans: tuple[Span, ...]) -> str:
     )
 
 
-def sample_rows(
-    database: Database,
-    run: Run,
-    *,
-    position: int,
-    epoch: int,
-    spans: tuple[Span, ...],
-    deriver: Deriver | None,
-) -> pa.Table:
-    """Return the rows of the sample at `position`; see `Ledger.sample`."""
-    pieces = run.pieces()
-    parts = [STEP_DOCUMENTS.empty_table()]
-    for piece, step, rank, record in database.rows(
-        "SELECT DISTINCT r.piece, r.step, r.rank, d.record FROM sample_runs r "  # noqa: S608
-        "JOIN deliveries d USING (piece, step, rank) WHERE r.epoch = ? AND d.replica = 0 "
-        "AND r.first_position <= ? AND r.first_position + r.samples > ? "
-        f"AND {condition(spans, 'r')} ORDER BY r.step, r.piece, r.rank",
-        [epoch, position, position],
-    ):
-        item = pieces[piece - 1]
-        if record == RUNS:
-            where = np.array([position], dtype=np.int64)
-            rows = derived_rows(
-                item, step=step, rank=rank, epoch=epoch, positions=where, deriver=deriver
-            )
-        else:
-            rows = database.table(
-                "SELECT step, piece, rank, epoch, sample_position, doc, token_start, "
-                "token_start + token_count AS token_end FROM segments "
-                "WHERE piece = ? AND step = ? AND rank = ? AND epoch = ? AND sample_position = ?",
-                [piece, step, rank, epoch, position],
-            ).cast(STEP_DOCUMENTS)
-        parts.append(rows if rows.num_rows else _empty_sample(step, piece, rank, epoch, position))
-    return pa.concat_tables(parts)
-
-
-def epochs_run(database: Database, spans: tuple[Span, ...]) -> list[int]:
-    """Return the epochs that the history has a record of."""
-    rows = database.rows(
-        f"SELECT DISTINCT epoch FROM deliveries WHERE {condition(spans)} ORDER BY epoch"  # noqa: S608
-    )
-    return [int(epoch) for (epoch,) in rows]
-
-
 def stats(database: Database, run: Run) -> dict[str, object]:
     """Return counts of rows, bytes of files, and how much has not been read yet."""
     counts = database.table(
@@ -147,9 +99,3 @@ def stats(database: Database, run: Run) -> dict[str, object]:
         "journal_bytes_per_segment": round(journal_bytes / segments, 2),
         "ledger_bytes_per_segment": round(ledger_bytes / segments, 2),
     }
-
-
-def _empty_sample(step: int, piece: int, rank: int, epoch: int, position: int) -> pa.Table:
-    keys = [step, piece, rank, epoch, position, None, None, None]
-    columns = [pa.array([key], pa.int64()) for key in keys]
-    return pa.table(columns, schema=STEP_DOCUMENTS)

@@ -15,6 +15,7 @@ from ...loader.run import Run
 from .check import Problem
 from .database import Database
 from .ingest import unread, watermarks
+from .restorable import silent_pieces
 
 ORDERS = "resume.json"
 LENGTH_FIELD = 4
@@ -32,6 +33,7 @@ def journal_problems(database: Database, run: Run, *, limit: int = 100) -> tuple
         *_beginnings(database, run),
         *_tails(database, run),
         *_lost(database, run),
+        *_unheard(database, run),
     ]
     # A crash of a node tears many tails; those notes must not push a problem out.
     return tuple(sorted(found, key=lambda problem: not problem.serious)[:limit])
@@ -130,7 +132,11 @@ def _lost(database: Database, run: Run) -> Iterator[Problem]:
 
 
 def _silent(run: Run, piece: Piece, known: Container[str]) -> Iterator[Problem]:
-    if not any(path.name in known or path.exists() for path in _journals(run, piece)):
+    """A note for pieces that the head has left; those of its history are `_unheard`."""
+    kept = {span.piece for span in run.lineage()}
+    if piece.piece not in kept and not any(
+        path.name in known or path.exists() for path in _journals(run, piece)
+    ):
         yield Problem(
             kind="piece_silent",
             serious=False,
@@ -138,6 +144,11 @@ def _silent(run: Run, piece: Piece, known: Container[str]) -> Iterator[Problem]:
             "anything, or the journal is gone",
             piece=piece.piece,
         )
+
+
+def _unheard(database: Database, run: Run) -> Iterator[Problem]:
+    for words, piece in silent_pieces(run, watermarks(database)).items():
+        yield Problem(kind="piece_silent", serious=True, message=words, piece=piece)
 
 
 def _journals(run: Run, piece: Piece) -> Iterator[Path]:
@@ -155,6 +166,11 @@ def _claims(database: Database, run: Run) -> dict[int, Claim]:
     named += [
         (piece, step, "a checkpoint")
         for piece, step in database.rows("SELECT piece, max(step) FROM checkpoints GROUP BY piece")
+    ]
+    # No rank completes a step that another was not given.
+    named += [
+        (piece, step, "another rank's completed step")
+        for piece, step in database.rows("SELECT piece, max(step) FROM completions GROUP BY piece")
     ]
     claims: dict[int, Claim] = {}
     for piece, step, words in [*named, *_ordered(run)]:

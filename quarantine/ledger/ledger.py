@@ -13,11 +13,12 @@ from .check import Problem, check
 from .derive import Deriver
 from .documents import document_steps
 from .export import export
-from .history import diff, sample_rows, stats, timeline
+from .history import diff, stats, timeline
 from .journal_health import journal_problems
 from .ledger_file import LedgerFile
 from .places import shard_of, shard_steps, source_steps
 from .repair import repairing
+from .samples import sample_rows
 from .step_answer import StepAnswer, joined_answers, not_recorded, step_answer
 from .steps import owners, steps_table
 from .verify import Verification, verify
@@ -64,7 +65,11 @@ class Ledger(LedgerFile):
         """Return what was delivered at raw `position` of `epoch`, whenever that was.
 
         One row per segment with the columns of `step_documents`; a sample that was delivered
-        without a surviving segment has one row with doc and tokens null.
+        without a surviving segment has one row with doc and tokens null. Empty where the position
+        was passed over, or is still to come.
+
+        Raises:
+            NotFound: the history has no step of the epoch, or the epoch no such position.
         """
         return sample_rows(
             self.database,

@@ -21,7 +21,7 @@ from .ingest import IngestReport, ingest, sync_history, watermarks
 from .location import ledger_path
 from .names import load_corpus
 from .repair import repairing, set_aside
-from .restorable import check_restorable, shortfalls
+from .restorable import check_restorable, shortfalls, silent_pieces
 from .schema import SCHEMA_VERSION
 from .views import View, view_of
 
@@ -140,6 +140,12 @@ class LedgerFile:
             sync_history(self.database, self.run)
             return IngestReport()
         return ingest(self.database, self.run, seconds=seconds, advance=advance)
+
+    @repairing
+    def lost_journals(self) -> tuple[str, ...]:
+        """Return, in words, which journals are plainly gone or cut; `check` looks closer."""
+        read = watermarks(self.database)
+        return (*shortfalls(self.run, read), *silent_pieces(self.run, read))
 
     def mend(self, broken: Database, error: Damaged, *, anew: bool) -> None:
         """Open the file again in the place of `broken`, or build it anew from the journals."""

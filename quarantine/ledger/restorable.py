@@ -1,8 +1,8 @@
-"""What the journals cannot give back: rows that only the database still has."""
+"""What the journals cannot give back: rows that only the database still has, or nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from ...loader.errors import IntegrityError
 from ...loader.run import Run
@@ -19,6 +19,30 @@ def shortfalls(run: Run, read: Mapping[str, int]) -> tuple[str, ...]:
         elif there < size:
             found.append(f"journal {name} has {there} bytes ({size} were read)")
     return tuple(found)
+
+
+def silent_pieces(run: Run, known: Container[str]) -> dict[str, int]:
+    """Return the pieces of the head's history that have no journal on any rank, in words.
+
+    A trainer opens its journal as it opens its piece, so hardly any crash leaves such a piece.
+
+    Args:
+        run: the run.
+        known: names of journals that were there before.
+    """
+    pieces = run.pieces()
+    found = {}
+    for span in run.lineage():
+        ranks = range(pieces[span.piece - 1].dp_size)
+        paths = (run.journal_path(span.piece, rank) for rank in ranks)
+        if not any(path.name in known or path.exists() for path in paths):
+            words = (
+                f"piece {span.piece} is in the history of the head and has no journal: it is gone, "
+                "or the trainer was killed before its first record; restore it from a copy, or "
+                "start again from the last checkpoint"
+            )
+            found[words] = span.piece
+    return found
 
 
 def check_restorable(run: Run, read: Mapping[str, int], *, what: str) -> None:
