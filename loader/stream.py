@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -15,9 +15,9 @@ from .cursor_check import check_recorded
 from .errors import ShardwardError
 from .journal import JournalWriter
 from .manifest import Manifest
+from .passed import CountsReader
 from .passed_store import counts_reader
 from .plan import Plan
-from .prefetch import Prefetcher
 from .prepared import PreparedStep
 from .preview import Preview, preview_step
 from .rank_check import RankCheck, check_recorded_ranks
@@ -28,7 +28,8 @@ from .run_signals import Gather, numbers
 from .sample_seed import Transform
 from .schedule import BatchSchedule
 from .step_count import StepEstimate, count_steps
-from .steps import StepSource, StepStream
+from .step_reader import StepReader
+from .steps import StepSource
 from .stream_load import (
     check_place,
     check_plan,
@@ -41,8 +42,6 @@ from .stream_warnings import StepWarnings, warn_if_left_behind, warn_if_started_
 from .topology import Topology
 from .transformed import transformed
 from .walk import EpochEnd, Place
-
-LOG = logging.getLogger(__name__)
 
 
 class ShardLoader:
@@ -85,6 +84,9 @@ class ShardLoader:
         Busy: another trainer holds the run.
     """
 
+    piece: int | None = None
+    """Branch piece that is recorded, None without a run."""
+
     def __init__(
         self,
         manifest: Manifest,
@@ -115,8 +117,7 @@ class ShardLoader:
         loaded = load_cursor(cursor, plan)
         chosen = load_loader_revision(revision, loaded, plan, run)
         self.manifest, self.plan, self.run = manifest, plan, run
-        self.topology = topology or Topology()
-        self.micros = micros
+        self.topology, self.micros = topology or Topology(), micros
         self._source = StepSource(
             manifest=manifest,
             plan=plan,
@@ -135,20 +136,16 @@ class ShardLoader:
         )
         self._check_sizes(window_bytes, loaded)
         self._transform = transform
-        self._prefetch_bytes, self._stall_seconds = prefetch_bytes, stall_seconds
-        self.piece: int | None = None
-        why = reason or ("start" if cursor is None else "restart")
-        writer = self._open_piece(loaded, why, launch, fork=fork)
+        writer = self._open_piece(loaded, reason, launch, fork=fork, fresh=cursor is None)
         self._loaded = self._source.cursor(Place(loaded.step, loaded.epoch, loaded.position))
         self._recorder = Recorder(writer, self.piece, self.topology, self._loaded)
-        self._stream: StepStream | None = None
-        self._prefetcher: Prefetcher[PreparedStep] | None = None
+        self._reader = StepReader(
+            self._source, self.place, prefetch_bytes=prefetch_bytes, stall_seconds=stall_seconds
+        )
         self._micro_batches: Iterator[Batch] = iter(())
         self._has_ended = False
         self._failure: ShardwardError | None = None
         self._warnings = StepWarnings(self._source.revision.number)
-        self._counted: StepEstimate | None = None
-        self._counts = counts_reader(run.path if run else None, chosen, plan.plan_id)
         self.stats, self._ranks = LoaderStats(), RankCheck()
 
     def _check_sizes(self, window_bytes: int, loaded: Cursor) -> None:
@@ -158,7 +155,7 @@ class ShardLoader:
         check_place(loaded, self._source.walker().order(loaded.epoch))
 
     def _open_piece(
-        self, loaded: Cursor, reason: str, launch: str | None, *, fork: bool
+        self, loaded: Cursor, reason: str | None, launch: str | None, *, fork: bool, fresh: bool
     ) -> JournalWriter | None:
         """Open or join the branch piece of this load and return its journal."""
         if self.run is None:
@@ -170,7 +167,7 @@ class ShardLoader:
         piece = self.run.open_piece(
             cursor=loaded,
             topology=self.topology,
-            reason=reason,
+            reason=reason or ("start" if fresh else "restart"),
             mode=source.mode,
             revision=source.revision.number,
             revision_digest=source.revision.digest if source.revision.number else None,
@@ -202,9 +199,16 @@ class ShardLoader:
         Raises:
             UsageError: the epochs have no end.
         """
-        if self._counted is None:
-            self._counted = count_steps(self._source.walker(), self.place, counts=self._counts)
-        return self._counted
+        return self._estimate
+
+    @cached_property
+    def _counts(self) -> CountsReader:
+        path = None if self.run is None else self.run.path
+        return counts_reader(path, self._source.revision, self.plan.plan_id)
+
+    @cached_property
+    def _estimate(self) -> StepEstimate:
+        return count_steps(self._source.walker(), self.place, counts=self._counts)
 
     @property
     def total_steps(self) -> int:
@@ -222,8 +226,9 @@ class ShardLoader:
         batch = next(self._micro_batches, None)
         if batch is None:
             began = time.perf_counter()
+            self._check_failure()
             try:
-                step = self._next_step()
+                step = self._reader.next(self._recorder.delivered + 1)
             except StopIteration:
                 self.ended()
                 raise
@@ -257,8 +262,7 @@ class ShardLoader:
         self.stats.add(step, waited)
         self._warnings.check(step)
         self._ranks.remember(step.share)
-        if self._prefetcher is not None:
-            self._prefetcher.refill()
+        self._reader.refill()
         step.micros[0].book_wait(waited)
         if self._transform is None:
             return iter(step.micros)
@@ -349,10 +353,7 @@ class ShardLoader:
 
     def close(self) -> None:
         """Stop reading, make the journal durable and free the run; twice is harmless."""
-        if self._prefetcher is not None:
-            self._prefetcher.close()
-        if self._stream is not None:
-            self._stream.close()
+        self._reader.close()
         self._micro_batches = iter(())
         self._recorder.close()
 
@@ -374,25 +375,3 @@ class ShardLoader:
     def _check_failure(self) -> None:
         if self._failure is not None:
             raise self._failure
-
-    def _next_step(self) -> PreparedStep:
-        self._check_failure()
-        if self._stream is None:
-            self._stream = self._source.steps(self.place)
-            if self._source.threads:
-                self._prefetcher = Prefetcher(
-                    self._stream, lambda step: step.nbytes, self._prefetch_bytes
-                )
-        if self._prefetcher is None:
-            return next(self._stream)
-        return self._prefetcher.get(self._stall_seconds, self._report_stall)
-
-    def _report_stall(self) -> None:
-        reading = self._stream.feed.loader.reading() if self._stream is not None else []
-        places = ", ".join(f"{uri} for {seconds:.0f} s" for uri, seconds in reading) or "no shard"
-        LOG.warning(
-            "no data for step %d after %.0f s; reading %s",
-            self._recorder.delivered + 1,
-            self._stall_seconds,
-            places,
-        )

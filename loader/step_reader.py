@@ -1,0 +1,73 @@
+"""Ready steps for one process, made in a thread ahead of their use or when they are asked for."""
+
+from __future__ import annotations
+
+import logging
+
+from .prefetch import Prefetcher
+from .prepared import PreparedStep
+from .steps import StepSource, StepStream
+from .walk import Place
+
+LOG = logging.getLogger(__name__)
+
+
+class StepReader:
+    """Reads nothing before the first step is asked for.
+
+    Args:
+        source: makes the steps; with `threads` 0 in the calling thread.
+        place: the boundary to start from.
+        prefetch_bytes: ready steps that may wait, in bytes.
+        stall_seconds: after this long without data, the shards being read are logged.
+    """
+
+    def __init__(
+        self, source: StepSource, place: Place, *, prefetch_bytes: int, stall_seconds: float
+    ) -> None:
+        self._source = source
+        self._place = place
+        self._prefetch_bytes = prefetch_bytes
+        self._stall_seconds = stall_seconds
+        self._stream: StepStream | None = None
+        self._prefetcher: Prefetcher[PreparedStep] | None = None
+        self._expected = place.step + 1
+
+    def next(self, expected: int) -> PreparedStep:
+        """Return the next step; `expected` is its number, for the log.
+
+        Raises:
+            StopIteration: the last epoch has ended.
+        """
+        self._expected = expected
+        if self._stream is None:
+            self._stream = self._source.steps(self._place)
+            if self._source.threads:
+                self._prefetcher = Prefetcher(
+                    self._stream, lambda step: step.nbytes, self._prefetch_bytes
+                )
+        if self._prefetcher is None:
+            return next(self._stream)
+        return self._prefetcher.get(self._stall_seconds, self._report_stall)
+
+    def refill(self) -> None:
+        """Let the thread go on, now that a step was handed out."""
+        if self._prefetcher is not None:
+            self._prefetcher.refill()
+
+    def close(self) -> None:
+        """Stop reading; twice is harmless."""
+        if self._prefetcher is not None:
+            self._prefetcher.close()
+        if self._stream is not None:
+            self._stream.close()
+
+    def _report_stall(self) -> None:
+        reading = self._stream.feed.loader.reading() if self._stream is not None else []
+        places = ", ".join(f"{uri} for {seconds:.0f} s" for uri, seconds in reading) or "no shard"
+        LOG.warning(
+            "no data for step %d after %.0f s; reading %s",
+            self._expected,
+            self._stall_seconds,
+            places,
+        )
