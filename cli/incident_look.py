@@ -12,6 +12,7 @@ from ..loader.errors import UsageError
 from ..loader.run import Run
 from ..quarantine.diagnose.confirm import Checklist
 from ..quarantine.diagnose.confirm import confirm as checklist_of
+from ..quarantine.diagnose.directions import declared
 from ..quarantine.diagnose.series import Series
 from ..quarantine.ledger import Ledger
 from ..quarantine.respond import response
@@ -117,6 +118,13 @@ def open_(
     type=click.FloatRange(min=0, min_open=True),
     help="Seconds after which an evaluation and all it started is stopped.",
 )
+@click.option(
+    "--worse",
+    "directions",
+    multiple=True,
+    metavar="METRIC=WAY",
+    help="Whether a metric is worse when higher or lower, where its name does not say; repeat.",
+)
 @click.option("--accept", help="Go on although the checklist does not confirm it, and why.")
 @tell_options
 def confirm(
@@ -126,6 +134,7 @@ def confirm(
     log: Path | None,
     command: str | None,
     timeout: float | None,
+    directions: tuple[str, ...],
     accept: str | None,
     outlets: tuple[str, ...],
     repository: str | None,
@@ -142,15 +151,17 @@ def confirm(
     Examples:
       shardward incident confirm INC-0001 --yes
       shardward incident confirm INC-0001 --eval "eval.sh {spec} {metrics}" --yes
+      shardward incident confirm INC-0001 --eval "eval.sh {spec}" --worse mmlu=lower --yes
       shardward incident confirm INC-0001 --accept "seen on three dashboards" --yes
     """
+    worse = declared(directions)
     opened, incident = find(run, incident_id)
     incident.check("confirm")
     check_outlets(outlets, repository)
     series, event = signals(opened, log, incident=incident), event_of(incident)
     act = acts(yes=yes, dry_run=dry_run)
     evals = _evaluate(opened, incident, command, timeout) if command and act else {}
-    checklist = checklist_of(event, series, evals)
+    checklist = checklist_of(event, series, evals, worse=worse)
     first, last = max(event.onset - PANEL_STEPS, 0), event.detected + PANEL_STEPS
     if act:
         response.confirm(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from helpers_diagnose import an_event, curve, gradients, series_of
 from jsonschema import validate
 
+from shardward.loader.errors import UsageError
 from shardward.quarantine.diagnose.confirm import Check, Checklist, confirm
+from shardward.quarantine.diagnose.directions import declared
 from shardward.quarantine.diagnose.series import Series
 from shardward.schemas import load_schema
 
@@ -77,6 +80,46 @@ def test_a_held_out_loss_that_fell_does_not_agree() -> None:
     checklist = confirm(EVENT, hurt(), {"heldout_loss": held_out(604, 2.5)})
 
     assert checklist.verdict == "unconfirmed"
+
+
+@pytest.mark.parametrize(
+    ("name", "later", "agrees"),
+    [
+        ("accuracy", 2.9, False),
+        ("accuracy", 2.0, True),
+        ("eval/mmlu_acc", 2.0, True),
+        ("heldout/web/ppl", 3.0, True),
+        ("bits_per_byte", 3.0, True),
+        ("pass@1", 2.0, True),
+        ("exact_match", 3.0, False),
+        ("eval/f1", 2.0, True),
+        ("reward_model_loss", 3.0, True),
+        ("tokens_per_second", 2.0, None),
+        ("tokens_per_second", 3.0, None),
+        ("mmlu", 2.0, None),
+    ],
+)
+def test_a_metric_is_read_by_the_direction_that_its_name_says(
+    name: str, later: float, agrees: bool | None
+) -> None:
+    checklist = confirm(EVENT, hurt(), {name: held_out(604, later)})
+
+    assert checklist.items[-1].agrees is agrees
+    verdicts = {True: "confirmed", False: "unconfirmed", None: "insufficient"}
+    assert checklist.verdict == verdicts[agrees]
+
+
+def test_a_direction_can_be_declared_by_the_last_part_of_a_name() -> None:
+    evals = {"eval/mmlu": held_out(604, 2.0)}
+
+    assert confirm(EVENT, hurt(), evals, worse=declared(["mmlu=lower"])).verdict == "confirmed"
+    assert confirm(EVENT, hurt(), evals, worse=declared(["mmlu=higher"])).verdict == "unconfirmed"
+
+
+@pytest.mark.parametrize("word", ["mmlu", "mmlu=down", "=lower"])
+def test_a_direction_in_other_words_is_refused(word: str) -> None:
+    with pytest.raises(UsageError, match="is not METRIC=higher"):
+        declared([word])
 
 
 def test_a_held_out_loss_long_after_the_event_cannot_say() -> None:

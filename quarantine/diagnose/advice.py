@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from .confirm import HELDOUT_PREFIXES
+from .directions import harm_of
 from .events import Event
 from .series import Series
 
@@ -59,7 +60,10 @@ def _lasting_damage(event: Event, series: Mapping[str, Series]) -> list[str]:
             continue
         earlier = each.between(0, event.onset - 1)
         later = each.between(event.end, int(each.steps.max(initial=0)))
-        if len(earlier) and len(later) and later[0] > earlier[-1] * (1 + LASTING):
+        harm = harm_of(name, {})
+        if harm is None or not len(earlier) or not len(later):
+            continue
+        if harm * (later[0] - earlier[-1]) > LASTING * abs(earlier[-1]):
             reasons.append(f"{name} went from {earlier[-1]:.4g} to {later[0]:.4g}")
     return reasons
 

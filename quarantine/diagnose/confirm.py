@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from .directions import Direction, harm_of
 from .events import Event
 from .series import Series
 
@@ -67,7 +68,11 @@ class Checklist:
 
 
 def confirm(
-    event: Event, series: Mapping[str, Series], evals: Mapping[str, Series] | None = None
+    event: Event,
+    series: Mapping[str, Series],
+    evals: Mapping[str, Series] | None = None,
+    *,
+    worse: Mapping[str, Direction] | None = None,
 ) -> Checklist:
     """Return which signals agree with `event`.
 
@@ -75,7 +80,9 @@ def confirm(
         event: What the monitor reported.
         series: The run's telemetry by name: "loss", "grad_norm", "clip_rate" and, for each
             source, "loss/NAME".
-        evals: Held-out losses by name; those among `series` ("heldout_loss...") are used too.
+        evals: Held-out metrics by name; those among `series` ("heldout_loss...") are used too.
+        worse: Whether "higher" or "lower" is worse for a metric, where its name does not say
+            (see `directions`); a metric of which neither is known cannot answer.
 
     The verdict is `confirmed` when the loss and at least one other signal agree,
     `unconfirmed` when others could answer and none agrees (or the loss itself does not), and
@@ -88,7 +95,7 @@ def confirm(
         _clip_rate(series.get("clip_rate"), event.onset, last),
         _sources(series, event.onset, last),
     ]
-    items += _heldout(series, evals or {}, event.onset, last)
+    items += _heldout(series, evals or {}, event.onset, last, worse or {})
     return Checklist(verdict=_verdict(items), items=tuple(items))
 
 
@@ -214,17 +221,29 @@ def _rise(check: Check) -> float:
 
 
 def _heldout(
-    series: Mapping[str, Series], evals: Mapping[str, Series], onset: int, last: int
+    series: Mapping[str, Series],
+    evals: Mapping[str, Series],
+    onset: int,
+    last: int,
+    worse: Mapping[str, Direction],
 ) -> list[Check]:
     found = {name: each for name, each in series.items() if name.startswith(HELDOUT_PREFIXES)}
     found.update(evals)
     if not found:
         return [_unanswered(HELDOUT, "not logged")]
-    return [_nearest(name, each, onset, last) for name, each in sorted(found.items())]
+    return [
+        _nearest(name, each, onset, last, harm_of(name, worse))
+        for name, each in sorted(found.items())
+    ]
 
 
-def _nearest(name: str, series: Series, onset: int, last: int) -> Check:
-    """Compare the last evaluation before the event with the first one in or after it."""
+def _nearest(name: str, series: Series, onset: int, last: int, harm: int | None) -> Check:
+    """Compare the last evaluation before the event with the first one in or after it.
+
+    `harm` is 1 for a metric that is worse when higher, -1 for one that is worse when lower.
+    """
+    if harm is None:
+        return _unanswered(name, "nothing says whether high or low is worse for it")
     finite = np.isfinite(series.values)
     earlier = np.flatnonzero((series.steps < onset) & finite)
     later = np.flatnonzero((series.steps >= onset) & finite)
@@ -233,11 +252,12 @@ def _nearest(name: str, series: Series, onset: int, last: int) -> Check:
         return _unanswered(name, f"no evaluation {side} step {onset}")
     before, after = float(series.values[earlier[-1]]), float(series.values[later[0]])
     first = int(series.steps[later[0]])
-    if first > last + (last - onset) + 1 and after <= before * (1 + HELDOUT_RISE):
+    worse = harm * (after - before) > HELDOUT_RISE * abs(before)
+    if first > last + (last - onset) + 1 and not worse:
         return _unanswered(name, f"the next evaluation, at step {first}, is too late to tell")
     return Check(
         signal=name,
-        agrees=after > before + HELDOUT_RISE * abs(before),
+        agrees=worse,
         value=after,
         baseline=before,
         note=f"step {int(series.steps[earlier[-1]])} against step {first}",

@@ -20,6 +20,7 @@ import numpy as np
 from ...loader.errors import FormatError, NotFound
 from .bulk import read_regular_csv
 from .columns import canonical_names
+from .order import in_order
 from .series import Series
 from .tensorboard import is_event_file, read_scalars
 
@@ -29,10 +30,11 @@ LARGEST_STEP = 2**62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """The series of one log, and what of it was left out, in words."""
+    """The series of one log, and in words what of it was left out and what was put in order."""
 
     series: dict[str, Series]
     skipped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +49,7 @@ def read_series(path: Path | str, *, columns: Mapping[str, str] | None = None) -
 
 
 def read_log(path: Path | str, *, columns: Mapping[str, str] | None = None) -> Log:
-    """Read the log at `path`.
+    """Read the log at `path`, its rows in the order of their steps; see `order.in_order`.
 
     Args:
         path: A CSV file, JSON lines, a Hugging Face `trainer_state.json` or a TensorBoard
@@ -61,6 +63,12 @@ def read_log(path: Path | str, *, columns: Mapping[str, str] | None = None) -> L
             number; the message names file and row.
     """
     path, chosen = Path(path), dict(columns or {})
+    log = _read(path, chosen)
+    series, notes = in_order(log.series, path)
+    return Log(series=series, skipped=log.skipped, notes=notes)
+
+
+def _read(path: Path, chosen: dict[str, str]) -> Log:
     if path.is_file():
         regular = read_regular_csv(path, chosen)
         if regular is not None:
