@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from helpers_ledger import cursor, make_run, train, train_really
+from helpers_ledger import cursor, make_run, slice_of, train, train_really
 
 from shardward.cli.main import cli
+from shardward.loader.journal import JournalWriter, read_journal
+from shardward.loader.journal_frame import Kind
+from shardward.loader.records import prepare_delivered
 from shardward.loader.run import Run
 from shardward.quarantine.ledger import Ledger
 
@@ -135,6 +138,27 @@ def test_D7_a_torn_tail_is_a_note(run: Run) -> None:
 
     assert serious(run) == {"journal_tail": False}
     assert shardward("ledger", "check", "--run", run.path).exit_code == 0
+
+
+def test_D7_a_journal_cut_at_every_byte_of_its_last_step(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    train(run, range(1, 4))
+    path = run.journal_path(1, 0)
+    data = path.read_bytes()
+    delivered = [frame for frame in read_journal(path).frames if frame.kind == Kind.DELIVERED]
+    first, last = delivered[-1].offset, delivered[-1].end
+    for size in range(first, last + 1):
+        path.write_bytes(data[:size])
+        with Ledger.open(run, path=tmp_path / "x.duckdb") as ledger:
+            tails = [problem.serious for problem in ledger.check()]
+            assert ledger.last_step() == (3 if size == last else 2)
+            assert tails == ([False] if first < size < last else [])
+        if size % 40 == 0:
+            with JournalWriter(path) as writer:
+                writer.append(prepare_delivered(slice_of(3, 1, 0, 1)))
+            with Ledger.open(run, path=tmp_path / "x.duckdb") as ledger:
+                assert ledger.step_documents(3)["doc"].to_pylist() == list(range(16, 24))
+        (tmp_path / "x.duckdb").unlink()
 
 
 def test_an_empty_journal_or_a_torn_first_record_is_no_damage(run: Run, tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ def main() -> None:
     parser.add_argument("--ids", type=float, default=1e8, help="ids in the large run")
     parser.add_argument("--home", type=Path, default=None, help="directory for the data")
     given = parser.parse_args()
+    if given.home is not None:
+        given.home.mkdir(parents=True, exist_ok=True)
     home = Path(tempfile.mkdtemp(prefix="ledger-", dir=given.home))
     try:
         for part in given.parts:
