@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import BoolArray, Int64Array, UInt16Array
+from .errors import CorpusError
 from .plan import Plan
 from .segments import Segments
 from .window import Window, runs
@@ -50,6 +51,7 @@ def make_rows(
     *,
     step: Int64Array | None = None,
     empty: Empty = np.empty,
+    most_bytes: int | None = None,
 ) -> Rows:
     """Return the rows for `positions`, all of which lie in `windows`.
 
@@ -60,8 +62,13 @@ def make_rows(
         dtype: of the tokens.
         step: the positions of all ranks, `positions` if there is one rank.
         empty: makes the arrays for tokens and mask.
+        most_bytes: what tokens and mask may take; None is no limit.
+
+    Raises:
+        CorpusError: they would take more, since one document is so long.
     """
-    cutter = _Cutter(plan, positions, positions if step is None else step, dtype, empty)
+    everyone = positions if step is None else step
+    cutter = _Cutter(plan, positions, everyone, dtype, empty, most_bytes)
     # Not a loop: its variable would keep a window alive while the next one is made.
     parts = list(map(cutter.cut, windows))
     filled = [part for part in parts if len(part.tokens)]
@@ -82,6 +89,7 @@ class _Cutter:
     step: Int64Array
     dtype: np.dtype[Any]
     empty: Empty
+    most_bytes: int | None
 
     def cut(self, window: Window) -> Rows:
         """Return the rows that lie in `window`."""
@@ -145,6 +153,13 @@ class _Cutter:
         )
 
     def _arrays(self, rows: int, length: int) -> tuple[NDArray[Any], BoolArray]:
+        need = rows * length * (self.dtype.itemsize + 1)
+        if self.most_bytes is not None and need > self.most_bytes:
+            raise CorpusError(
+                f"a document of {length} tokens pads {rows} rows to {need} bytes, the limit is "
+                f"{self.most_bytes}; plan a seq_len, make the batch smaller, split the document, "
+                "or raise window_bytes"
+            )
         return self.empty((rows, length), self.dtype), self.empty((rows, length), np.bool_)
 
     def _length(self, window: Window, slices: Sequence[slice]) -> int:

@@ -41,6 +41,7 @@ class StepSource:
         threads: readers that work ahead.
         hold_corrupt: mask damaged blocks instead of raising.
         patience: seconds to wait for a shard that the store does not hand out.
+        window_bytes: what the rows of a step may take, None for any number of bytes.
         The others are as in `ShardLoader`.
     """
 
@@ -58,6 +59,7 @@ class StepSource:
     threads: int
     hold_corrupt: bool
     patience: float
+    window_bytes: int | None = None
 
     @cached_property
     def layout(self) -> Layout:
@@ -162,6 +164,7 @@ class StepStream(Iterator[PreparedStep]):
             self._dtype,
             step=taken.positions,
             empty=self._buffers.empty,
+            most_bytes=source.window_bytes,
         )
         digest = rows_digest(mine, made.segments, made.tokens, self._digested(made))
         lost = tuple(self.feed.loader.lost[self._lost_seen :])

@@ -67,7 +67,8 @@ class ShardLoader:
         end: `drop` or `pad` what is too little for a batch at the end of an epoch.
         prefetch_bytes: ready steps that may wait, in bytes.
         threads: background readers; 0 does everything in the calling thread.
-        window_bytes: memory that windows may take; a plan that needs more is refused.
+        window_bytes: memory that windows may take; a plan that needs more is refused. In document
+            mode the padded rows of a step may take no more either.
         reason: why the cursor is loaded: `start`, `restart`, `rewind` or `trial`.
         fork: go on from a cursor that the run's head has left behind.
         record: `documents` journals every segment, `runs` only positions and digest.
@@ -133,9 +134,9 @@ class ShardLoader:
             threads=threads,
             hold_corrupt=on_corrupt == "hold",
             patience=patience,
+            window_bytes=window_bytes,
         )
         self._check_sizes(window_bytes, loaded)
-        self._transform = transform
         writer = self._open_piece(loaded, reason, launch, fork=fork, fresh=cursor is None)
         self._loaded = self._source.cursor(Place(loaded.step, loaded.epoch, loaded.position))
         self._recorder = Recorder(writer, self.piece, self.topology, self._loaded)
@@ -143,7 +144,7 @@ class ShardLoader:
             self._source, self.place, prefetch_bytes=prefetch_bytes, stall_seconds=stall_seconds
         )
         self._micro_batches: Iterator[Batch] = iter(())
-        self._has_ended = False
+        self._transform, self._has_ended = transform, False
         self._failure: ShardwardError | None = None
         self._warnings = StepWarnings(self._source.revision.number)
         self.stats, self._ranks = LoaderStats(), RankCheck()
@@ -260,7 +261,8 @@ class ShardLoader:
         if step.dropped:
             self._recorder.event("dropped_samples", step.step, {"samples": step.dropped})
         self.stats.add(step, waited)
-        self._warnings.check(step)
+        if step.lost or step.blanked_tokens:
+            self._warnings.check(step)
         self._ranks.remember(step.share)
         self._reader.refill()
         step.micros[0].book_wait(waited)

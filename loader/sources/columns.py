@@ -127,7 +127,8 @@ def _refuse_nulls(column: pa.ChunkedArray, place: str, first: int) -> None:
 
 def _text_chunk(chunk: pa.Array) -> BlockData:
     if pa.types.is_dictionary(chunk.type):
-        chunk = chunk.dictionary_decode()
+        # A few distinct texts can repeat to more than 32-bit offsets reach.
+        chunk = chunk.dictionary.cast(pa.large_string()).take(chunk.indices)
     if not pa.types.is_string(chunk.type):
         chunk = chunk.cast(pa.large_string())
     width = np.int32 if pa.types.is_string(chunk.type) else np.int64
