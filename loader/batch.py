@@ -51,7 +51,7 @@ class Batch:
 
     def book_wait(self, seconds: float) -> None:
         """Set `data_wait`, which is known only when a batch made ahead is handed out."""
-        object.__setattr__(self, "data_wait", seconds)
+        _SET_WAIT(self, seconds)
 
     @property
     def empty(self) -> bool:
@@ -100,3 +100,7 @@ class Batch:
                 strict=True,
             )
         )
+
+
+# The slot's own setter: assignment is refused, since the class is frozen.
+_SET_WAIT = Batch.__dict__["data_wait"].__set__

@@ -98,7 +98,8 @@ class JournalWriter:
             ShardwardError: the file system refused the write, or an earlier group sync failed;
                 the record does not count and may be appended again.
         """
-        self._check_usable()
+        if self._failure is not None or self._handle < 0 or os.getpid() != self._process:
+            self._check_usable()
         with self._lock:
             header = seal(frame, time_ns=time.time_ns(), offset=self._end)
             size = len(header) + len(frame.payload)

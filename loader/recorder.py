@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,7 +39,7 @@ class Recorder:
         self._topology = topology
         self._loaded = loaded.step
         self.completed = self.delivered = loaded.step
-        self._cursors: OrderedDict[int, Cursor] = OrderedDict({loaded.step: loaded})
+        self._cursors = {loaded.step: loaded}
 
     def deliver(self, frame: Prepared | None, cursor: Cursor) -> None:
         """Write a delivered record and remember the cursor after its step.
@@ -57,8 +56,7 @@ class Recorder:
             self._writer.append(frame)
         self.delivered = cursor.step
         self._cursors[cursor.step] = cursor
-        while len(self._cursors) > REMEMBERED_CURSORS:
-            self._cursors.popitem(last=False)
+        self._cursors.pop(cursor.step - REMEMBERED_CURSORS, None)
 
     def complete(
         self, step: int, signals: Mapping[str, Any], sample_loss: Sequence[float] | None
