@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum, auto
 
-FEATURES_VERSION = 2
+FEATURES_VERSION = 3
 
 
 class Feature(IntEnum):
@@ -47,9 +47,11 @@ class Feature(IntEnum):
     FOREIGN = auto()
     """Other characters from U+0250 on."""
     UNLIKELY = auto()
-    """For private use, or what ASCII read as UTF-16 becomes."""
+    """For private use, what ASCII read as UTF-16 becomes, rare ideographs, and neighbours that no
+    language has: see `scripts.py`; a rare ideograph counts for two fifths."""
     MOJIBAKE = auto()
-    """Characters in pairs that UTF-8 read as Latin-1 or Windows-1252 leaves behind."""
+    """Characters in pairs that UTF-8 read as Latin-1 leaves behind, or as another code page where
+    three tenths of the characters above ASCII are in such pairs."""
     PARAGRAPH_DUPLICATES = auto()
     """Share of paragraphs."""
     PARAGRAPH_DUPLICATE_CHARACTERS = auto()
@@ -61,7 +63,8 @@ class Feature(IntEnum):
     TOP3 = auto()
     TOP4 = auto()
     REPEATED5 = auto()
-    """Characters of all words that lie in some word 5-gram seen before."""
+    """Characters of all words that lie in some word 5-gram seen before; in scripts without spaces
+    of all characters in some 20-gram of them seen before."""
     DUPLICATE5 = auto()
     """Gopher's count of characters in repeated 5-grams; 5 to 10 are 0 if below a tenth."""
     DUPLICATE6 = auto()
@@ -70,7 +73,7 @@ class Feature(IntEnum):
     DUPLICATE9 = auto()
     DUPLICATE10 = auto()
     WORD_PERIOD_TIMES = auto()
-    """Most repeats of a unit of 1 to 64 words."""
+    """Most repeats of a unit of 1 to 64 words, or characters of scripts without spaces."""
     WORD_PERIOD_SHARE = auto()
     """Share of words in the longest such run."""
     BYTE_PERIOD_TIMES = auto()
@@ -79,11 +82,19 @@ class Feature(IntEnum):
     ENCODED = auto()
     """Characters in words of 24 or more that change character class like base64 and hex do."""
     TABLE = auto()
-    """Bytes of lines with numbers whose skeleton repeats, as a share of bytes; 0 if few digits."""
+    """Bytes of lines that are mostly numbers and whose skeleton repeats, as a share of bytes."""
     MARKUP = auto()
     """Angle brackets that can be paired."""
     GOPHER = auto()
     """0, or the first Gopher repetition rule broken: see `GOPHER_RULES`."""
+    QUESTION = auto()
+    """Question marks within words and in rows; 0 where under 0.5 % of the characters are such."""
+    STUTTER = auto()
+    """Share of words that equal the word before, or the one before that."""
+    RARE_PAIRS = auto()
+    """Pairs of ASCII letters that no language has often, as a share of all such pairs."""
+    INVISIBLE = auto()
+    """Combining marks of Latin, and zero-width and bidi characters."""
 
 
 GOPHER_RULES = (

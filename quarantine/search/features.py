@@ -1,4 +1,4 @@
-"""Features of text columns: 43 numbers and an 8 by 8 class transition matrix per document."""
+"""Features of text columns: 47 numbers and an 8 by 8 class transition matrix per document."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from .columns import TextChunk
 from .feature_names import CLASSES, Feature
 from .kernels_features import measure_documents
+from .letter_pairs import COMMON_PAIRS
+from .scripts import script_table
 
 CAPACITY = 1 << 20
 """Words and lines of one document that are compared with each other; the workspace is 100 MB."""
@@ -44,13 +46,24 @@ def measure(chunk: TextChunk) -> Features:
     measure_documents(
         chunk.data,
         chunk.offsets,
-        byte_classes(),
-        space_kinds(),
+        kernel_tables(),
         np.int64(capacity),
         values,
         transitions,
     )
     return Features(values=values, transitions=transitions)
+
+
+@cache
+def kernel_tables() -> tuple[NDArray[np.generic], ...]:
+    """Return what `measure_documents` looks up."""
+    scripts = script_table()
+    letters = np.full(256, 26, dtype=np.uint8)
+    letters[97:123] = letters[65:91] = np.arange(26)
+    common = np.full(27, 0xFFFFFFFF, dtype=np.uint32)
+    for first, seconds in COMMON_PAIRS.items():
+        common[ord(first) - 97] = sum(1 << (ord(second) - 97) for second in seconds)
+    return byte_classes(), space_kinds(), letters, common, scripts.cells, scripts.odd
 
 
 @cache

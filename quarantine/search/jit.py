@@ -10,6 +10,9 @@ from types import CellType, FunctionType
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core import cgutils
+from numba.core.types import uint64
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 Number = Any
@@ -63,3 +66,26 @@ def _sources() -> str:
     for path in sorted(Path(__file__).parent.glob("kernels*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def _load64(context: Any, data: Any, i: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        place = cgutils.gep_inbounds(builder, array.data, arguments[1])
+        word = context.get_value_type(uint64)
+        return builder.load(builder.bitcast(place, word.as_pointer()), align=1)
+
+    return uint64(data, uint64), generate
+
+
+def _trailing_zeros(context: Any, value: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], cgutils.true_bit)
+
+    return uint64(uint64), generate
+
+
+load64 = intrinsic(_load64)
+"""The eight bytes of uint8[N] from place `i` on as uint64, little-endian, unaligned; i + 8 <= N."""
+trailing_zeros = intrinsic(_trailing_zeros)
+"""How many zero bits are below the lowest set bit of a uint64 other than 0."""

@@ -1,4 +1,4 @@
-"""Kernels that read the bytes of a document: histograms, scripts, words and lines."""
+"""Kernels that count the bytes of a document: histograms, runs, pairs of letters, long words."""
 
 # Kernels are called by numba, which knows no keyword-only arguments.
 # ruff: noqa: PLR0917
@@ -7,85 +7,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from .jit import Int64s, Number, UInt8s, kernel
-from .kernels import decode
+from .jit import Int64s, Number, UInt8s, UInt32s, kernel
 
-U32 = np.uint32
 U64 = np.uint64
-PRIME = U64(0x9E3779B97F4A7C15)
-LINE_SEED = U64(0x243F6A8885A308D3)
 LONG_WORD = 40
 ENCODED_WORD = 24
 LONG_RUN = 16
+SAMPLED = 600
+"""Places at which a text is sampled where counting all of it would be slow."""
 LINK = 256
 """Characters up to which a word with `://` in it counts as a link."""
 
-# Places in the tally that the readers fill.
-T_CHARACTERS, T_WORDS, T_LINES, T_INVALID, T_REPLACEMENT, T_C1, T_LATIN1 = 0, 1, 2, 3, 4, 5, 6
-T_CYRILLIC, T_UNSPACED, T_FOREIGN, T_UNLIKELY, T_MOJIBAKE = 7, 8, 9, 10, 11
-T_RUN, T_RUN_BYTES, T_LONGEST_WORD, T_LONG_WORDS, T_ENCODED = 12, 13, 14, 15, 16
-TALLIES = 17
-
-
-@kernel
-def unlikely(cp: Number) -> Number:
-    """Return whether a character is for private use, or what ASCII read as UTF-16 becomes.
-
-    Swapped bytes give ideographs ending in 00, of which few but U+4E00 are frequent in real text; a
-    letter beside a space gives invisible operators and unassigned points.
-    """
-    ends_in_00 = cp >= U32(0x2E00) and cp < U32(0x8000) and cp & U32(0xFF) == U32(0)
-    return (
-        (cp >= U32(0xE000) and cp < U32(0xF900))
-        or (ends_in_00 and cp != U32(0x3000) and cp != U32(0x4E00))
-        or (cp >= U32(0x2061) and cp <= U32(0x2065))
-        or (cp >= U32(0x206A) and cp <= U32(0x206F))
-        or (cp >= U32(0x2072) and cp <= U32(0x2073))
-    )
-
-
-@kernel
-def count_script(cp: Number, previous: Number, tally: Int64s) -> None:
-    """Count one character above ASCII by its block, and pairs that look like mojibake."""
-    if cp == U32(0xFFFD):
-        tally[T_REPLACEMENT] += 1
-    elif cp < U32(0xA0):
-        tally[T_C1] += 1
-    elif cp < U32(0x100):
-        tally[T_LATIN1] += 1
-    elif cp >= U32(0x400) and cp < U32(0x530):
-        tally[T_CYRILLIC] += 1
-    elif unlikely(cp):
-        tally[T_UNLIKELY] += 1
-    elif (
-        (cp >= U32(0x2E80) and cp < U32(0xD7B0))
-        or (cp >= U32(0xE00) and cp < U32(0xF00))
-        or (cp >= U32(0x1000) and cp < U32(0x10A0))
-        or (cp >= U32(0x1780) and cp < U32(0x1800))
-    ):
-        tally[T_UNSPACED] += 1
-    elif cp >= U32(0x250):
-        tally[T_FOREIGN] += 1
-    if previous >= U32(0xC2) and previous < U32(0xF5) and previous != U32(0xD7):
-        continuation = cp >= U32(0x80) and cp < U32(0xC0)
-        if continuation or (previous == U32(0xE2) and cp == U32(0x20AC)):
-            tally[T_MOJIBAKE] += 2
-
-
-@kernel
-def is_space(cp: Number) -> Number:
-    """Return whether a character above ASCII is white space."""
-    return (
-        cp == U32(0x85)
-        or cp == U32(0xA0)
-        or cp == U32(0x1680)
-        or (cp >= U32(0x2000) and cp <= U32(0x200A))
-        or cp == U32(0x2028)
-        or cp == U32(0x2029)
-        or cp == U32(0x202F)
-        or cp == U32(0x205F)
-        or cp == U32(0x3000)
-    )
+# Places in the tally that the readers fill; the first 32 count the groups of `scripts.py`.
+T_CHARACTERS, T_WORDS, T_LINES, T_INVALID, T_ODD = 32, 33, 34, 35, 36
+T_RUN, T_RUN_BYTES, T_LONGEST_WORD, T_LONG_WORDS, T_ENCODED = 37, 38, 39, 40, 41
+T_PAIRS, T_RARE_PAIRS, T_MISREAD = 42, 43, 44
+TALLIES = 52
+"""T_MISREAD and the seven after it count the pairs that look like UTF-8 in each code page."""
 
 
 @kernel
@@ -143,6 +81,41 @@ def count_runs(data: UInt8s, start: Number, end: Number, tally: Int64s) -> None:
 
 
 @kernel
+def count_letter_pairs(
+    data: UInt8s, start: Number, end: Number, letters: UInt8s, common: UInt32s, tally: Int64s
+) -> None:
+    """Count pairs of ASCII letters, and those of them that no language has often.
+
+    `letters` uint8[256] is 0 to 25, 26 for what is no letter; bit `b` of common uint32[27] entry
+    `a` says that `b` often follows `a`. A long text is sampled at SAMPLED places or more.
+    """
+    step = min(U64(15), ((end - start) // U64(SAMPLED)) | U64(1))
+    pairs = rare = U64(0)
+    i = start + U64(1)
+    while i < end:
+        a, b = letters[data[i - U64(1)]], letters[data[i]]
+        both = U64((a < 26) & (b < 26))
+        pairs += both
+        rare += both & ~(U64(common[a]) >> U64(b))
+        i += step
+    tally[T_PAIRS] = np.int64(pairs)
+    tally[T_RARE_PAIRS] = np.int64(rare)
+
+
+@kernel
+def lost_letters(data: UInt8s, start: Number, end: Number, letters: UInt8s) -> Number:
+    """Return the question marks with a letter or another question mark on either side."""
+    lost: Number = 0
+    for i in range(start + U64(1), end - U64(1)):
+        if data[i] == 63:
+            a, b = data[i - U64(1)], data[i + U64(1)]
+            before = letters[a] < 26 or a >= 128 or a == 63
+            after = letters[b] < 26 or b >= 128 or b == 63
+            lost += before and after
+    return lost
+
+
+@kernel
 def looks_encoded(data: UInt8s, start: Number, end: Number, classes: UInt8s) -> Number:
     """Return whether a word changes its character class at three places in ten, as base64 does."""
     switches = 0
@@ -175,105 +148,3 @@ def count_long_word(
         tally[T_LONG_WORDS] += length
     if looks_encoded(data, start, end, classes):
         tally[T_ENCODED] += length
-
-
-@kernel
-def finish_document(
-    data: UInt8s,
-    end: Number,
-    word: tuple[Number, Number, Number, Number],
-    line: tuple[Number, Number, Number, Number],
-    classes: UInt8s,
-    reading: Number,
-    tally: Int64s,
-) -> None:
-    """Store the last word and line.
-
-    `word` is (hash, first byte, characters, words before it), `line` is (hash, characters, lines
-    before it, newlines before it).
-    """
-    words, word_lengths, lines, line_lengths, gaps = reading
-    h, start, length, n = word
-    key, characters, m, newlines = line
-    if newlines > 0:
-        gaps[m] = np.int32(newlines)
-    if h != U64(0):
-        if length >= ENCODED_WORD:
-            count_long_word(data, start, end, length, classes, tally)
-        if n < words.size:
-            words[n] = h ^ (h >> U64(32))
-            word_lengths[n] = np.int32(length)
-            n += 1
-        key = (key ^ h) * PRIME
-    lines[m] = key ^ (key >> U64(32))
-    line_lengths[m] = np.int32(characters)
-    tally[T_LINES] = m + 1
-    tally[T_WORDS] = n
-
-
-@kernel
-def read_document(
-    data: UInt8s,
-    start: Number,
-    end: Number,
-    classes: UInt8s,
-    spaces: UInt8s,
-    reading: Number,
-    tally: Int64s,
-) -> None:
-    """Hash words and lines, count scripts; words and lines beyond the arrays are only counted.
-
-    `spaces` uint8[128] is 0 for a word byte, 1 for white space, 2 for a newline. `reading` holds
-    words, their lengths, lines, their lengths, and the newlines before each line.
-    """
-    # One loop, nothing called per word: a call would spill its state and count references.
-    words, word_lengths, lines, line_lengths, gaps = reading
-    one, none = U64(1), U64(0)
-    h, line, n, m, newlines = none, LINE_SEED, 0, 0, 0
-    word_start = line_start = last = i = start
-    extra = word_extra = line_extra = none  # continuation bytes: in all, before the word, the line
-    previous = U32(0)
-    while i < end:
-        at = i
-        c = data[i]
-        if c < 128:
-            kind: Number = spaces[c]
-            i += one
-            space = U64(c)
-        else:
-            cp, i = decode(data, i, end)
-            space = U64(cp)
-            tally[T_INVALID] += (cp == U32(0xFFFD)) & (i == at + one)
-            count_script(cp, previous if at == last else U32(0), tally)
-            previous, last, extra = cp, i, extra + (i - at - one)
-            kind = np.uint8(is_space(cp))
-        if kind == 0:
-            h = (h ^ space) * PRIME
-            continue
-        if newlines > 0 and (h != none or kind != 2):
-            gaps[m] = np.int32(newlines)
-            newlines = 0
-        if h != none:
-            # The space itself may have continuation bytes, which `extra` holds already.
-            length = np.int64(i - one - word_start - (extra - word_extra))
-            if length >= ENCODED_WORD:
-                count_long_word(data, word_start, at, length, classes, tally)
-            if n < words.size:
-                words[n] = h ^ (h >> U64(32))
-                word_lengths[n] = np.int32(length)
-                n += 1
-            line, h = (line ^ h) * PRIME, none
-        word_start, word_extra = i, extra
-        if kind != 2:
-            line = (line ^ space) * PRIME
-            continue
-        if newlines == 0 and m < lines.size - 1:
-            lines[m] = line ^ (line >> U64(32))
-            line_lengths[m] = np.int32(at - line_start - (extra - line_extra))
-            m += 1
-        newlines += 1
-        line, line_start, line_extra = LINE_SEED, i, extra
-    tally[T_CHARACTERS] = np.int64(end - start - extra)
-    word = (h, word_start, np.int64(end - word_start - (extra - word_extra)), n)
-    rest = np.int64(end - line_start - (extra - line_extra))
-    finish_document(data, end, word, (line, rest, m, newlines), classes, reading, tally)

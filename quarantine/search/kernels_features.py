@@ -8,35 +8,50 @@ from __future__ import annotations
 import numpy as np
 
 from .feature_names import Feature
-from .jit import Float32s, Int64s, Number, UInt8s, kernel
+from .jit import Float32s, Int64s, Number, UInt8s, UInt32s, kernel
 from .kernels_bytes import (
-    T_C1,
     T_CHARACTERS,
     T_ENCODED,
     T_INVALID,
-    T_LATIN1,
     T_LINES,
     T_LONG_WORDS,
     T_LONGEST_WORD,
-    T_REPLACEMENT,
+    T_MISREAD,
+    T_ODD,
+    T_PAIRS,
+    T_RARE_PAIRS,
     T_RUN,
     T_RUN_BYTES,
     T_WORDS,
     TALLIES,
     count_bytes,
+    count_letter_pairs,
     count_runs,
-    read_document,
+    lost_letters,
 )
-from .kernels_periods import byte_period, table_bytes, word_period
+from .kernels_periods import byte_period, stutters, word_period
 from .kernels_repetition import (
+    covered_characters,
     duplicate_lines,
     duplicate_paragraphs,
     next_epoch,
     ngram_features,
+    roll_keys,
     table_mask,
 )
+from .kernels_tables import KNOWN_WORDS, table_bytes
+from .kernels_words import read_characters, read_document
+from .scripts import Group
 
 U64 = np.uint64
+UNSPACED = 0.2
+"""Share of characters of scripts without spaces from which a text is read by characters."""
+UNSPACED_GRAM = 20
+RARE_WEIGHT = 0.4
+"""Of a rare ideograph beside a character that no text has: old verse holds some."""
+LEAST_MISREAD = 0.3
+LOST = 0.005
+"""Share of question marks below which none is taken for a lost character."""
 TABLE_DIGITS = 0.03
 """Share of digits below which a text is no table of numbers."""
 LIMITS = (0.3, 0.2, 0.3, 0.2)
@@ -50,6 +65,62 @@ F_DIGIT = int(Feature.DIGIT)
 F_TABLE = int(Feature.TABLE)
 F_MARKUP = int(Feature.MARKUP)
 F_ENCODED = int(Feature.ENCODED)
+F_QUESTION = int(Feature.QUESTION)
+F_REPEATED5 = int(Feature.REPEATED5)
+_LATIN1 = (
+    Group.LATIN1_LOWER,
+    Group.LATIN1_UPPER,
+    Group.LATIN1_SIGN,
+    Group.LATIN1_PUNCTUATION,
+)
+_CYRILLIC = (Group.CYRILLIC_LOWER, Group.CYRILLIC_UPPER)
+_BY_CHARACTERS = (Group.UNSPACED, Group.KANA, Group.IDEOGRAPH, Group.RARE_IDEOGRAPH)
+_UNSPACED = (*_BY_CHARACTERS, Group.HANGUL, Group.EAST_PUNCTUATION)
+_NEITHER = (
+    *_LATIN1,
+    *_CYRILLIC,
+    *_UNSPACED,
+    Group.LATIN_EXTENDED,
+    Group.PRIVATE,
+    Group.REPLACEMENT,
+    Group.C1,
+)
+_FOREIGN = tuple(group for group in Group if group not in _NEITHER)
+# Kernels know numbers, not members of an enumeration.
+LATIN1, CYRILLIC, BY_CHARACTERS, UNSPACED_GROUPS, FOREIGN = (
+    np.array(groups, dtype=np.int64)
+    for groups in (_LATIN1, _CYRILLIC, _BY_CHARACTERS, _UNSPACED, _FOREIGN)
+)
+G_RARE, G_PRIVATE = int(Group.RARE_IDEOGRAPH), int(Group.PRIVATE)
+G_REPLACEMENT, G_C1 = int(Group.REPLACEMENT), int(Group.C1)
+G_MARK, G_HIDDEN = int(Group.MARK), int(Group.HIDDEN)
+
+
+@kernel
+def total(tally: Int64s, groups: Int64s) -> Number:
+    """Return how many characters are of some groups."""
+    count: Number = 0
+    for place in groups:
+        count += tally[place]
+    return count
+
+
+@kernel
+def misread_characters(tally: Int64s) -> Number:
+    """Return the characters in pairs that UTF-8 read in a wrong code page leaves behind.
+
+    Letters of many languages are such pairs now and then, in each page but Latin-1, so there they
+    must be LEAST_MISREAD of what is above ASCII.
+    """
+    above = 0
+    for group in range(32):
+        above += tally[group]
+    most = 2 * tally[T_MISREAD]
+    for page in range(1, 8):
+        pairs = 2 * tally[T_MISREAD + page]
+        if pairs >= max(LEAST_MISREAD * above, 8):
+            most = max(most, pairs)
+    return most
 
 
 @kernel
@@ -77,8 +148,8 @@ def fill_counts(
     row[3] = tally[T_LINES]
     row[4] = by_class[6] / characters
     row[5] = histogram[0] / characters
-    row[6] = tally[T_REPLACEMENT] / characters
-    row[7] = tally[T_C1] / characters
+    row[6] = tally[G_REPLACEMENT] / characters
+    row[7] = tally[G_C1] / characters
     row[8] = tally[T_INVALID] / characters
     row[9] = entropy
     row[10] = tally[T_RUN]
@@ -90,8 +161,14 @@ def fill_counts(
     row[16] = by_class[1] / characters
     row[17] = by_class[0] / characters
     row[18] = (by_class[3] + by_class[4]) / characters
-    for place in range(6):
-        row[19 + place] = tally[T_LATIN1 + place] / characters
+    row[19] = total(tally, LATIN1) / characters
+    row[20] = total(tally, CYRILLIC) / characters
+    row[21] = total(tally, UNSPACED_GROUPS) / characters
+    row[22] = total(tally, FOREIGN) / characters
+    row[23] = (tally[G_PRIVATE] + RARE_WEIGHT * tally[G_RARE] + tally[T_ODD]) / characters
+    row[24] = misread_characters(tally) / characters
+    row[F_QUESTION + 2] = tally[T_RARE_PAIRS] / max(tally[T_PAIRS], 1)
+    row[F_QUESTION + 3] = (tally[G_MARK] + tally[G_HIDDEN]) / characters
     row[F_ENCODED] = tally[T_ENCODED] / characters
     row[F_MARKUP] = 2 * min(histogram[60], histogram[62]) / characters
 
@@ -100,7 +177,8 @@ def fill_counts(
 def make_workspace(capacity: Number) -> Number:
     """Return the arrays that one document after another is measured in.
 
-    They are words, their lengths, lines, their lengths, gaps; then ends, keys, table, slots, state.
+    They are words, their lengths, lines, their lengths, gaps; then ends, keys, table, slots,
+    state, known words.
     """
     size = 16
     while size < 2 * capacity + 2:
@@ -118,6 +196,7 @@ def make_workspace(capacity: Number) -> Number:
         np.zeros(size, np.uint64),
         np.empty((2, size), np.int32),
         np.zeros(1, np.int64),
+        np.empty(KNOWN_WORDS, np.uint64),
     )
     return reading, comparing
 
@@ -126,7 +205,7 @@ def make_workspace(capacity: Number) -> Number:
 def fill_repetition(reading: Number, comparing: Number, tally: Int64s, row: Float32s) -> None:
     """Fill the duplicate, n-gram and word period features, and the Gopher rule."""
     words, word_lengths, lines, line_lengths, gaps = reading
-    ends, keys, table, slots, state = comparing
+    ends, keys, table, slots, state, _ = comparing
     count = tally[T_WORDS]
     characters = tally[T_CHARACTERS]
     number = tally[T_LINES]
@@ -151,6 +230,37 @@ def fill_repetition(reading: Number, comparing: Number, tally: Int64s, row: Floa
     times, run = word_period(words, count)
     row[F_PERIOD] = times
     row[F_PERIOD + 1] = run / count if count > 0 else 0.0
+    row[F_QUESTION + 1] = stutters(words, count) / count if count > 0 else 0.0
+
+
+@kernel
+def fill_unspaced(
+    data: UInt8s,
+    start: Number,
+    end: Number,
+    spaces: UInt8s,
+    cells: UInt32s,
+    reading: Number,
+    comparing: Number,
+    row: Float32s,
+) -> None:
+    """Raise the period and 5-gram features of a script without spaces to those of characters."""
+    words, lengths, _, _, _ = reading
+    ends, keys, table, _, state, _ = comparing
+    count = read_characters(data, start, end, spaces, cells, words, lengths)
+    times, run = word_period(words, count)
+    if run > row[F_PERIOD + 1] * count:
+        row[F_PERIOD] = times
+        row[F_PERIOD + 1] = run / count
+    m = roll_keys(words, count, UNSPACED_GRAM, keys)
+    if m > 0:
+        ends[0] = 0
+        for i in range(count):
+            ends[i + 1] = ends[i] + lengths[i]
+        epoch = next_epoch(table, state)
+        mask = table_mask(table, m)
+        covered = covered_characters(keys, m, UNSPACED_GRAM, ends, table, mask, epoch)
+        row[F_REPEATED5] = max(row[F_REPEATED5], np.float32(covered / ends[count]))
 
 
 @kernel
@@ -164,12 +274,13 @@ def fill_patterns(
     row: Float32s,
 ) -> None:
     """Fill the byte period features, and that of number tables where there are digits."""
-    _, _, table, _, state = comparing
+    _, _, table, _, state, known = comparing
     size = np.float64(end - start)
     if row[F_DIGIT] > TABLE_DIGITS:
         mask = table_mask(table, lines)
         epoch = next_epoch(table, state)
-        row[F_TABLE] = table_bytes(data, start, end, classes, table, mask, epoch, lines) / size
+        covered = table_bytes(data, start, end, classes, known, table, mask, epoch, lines)
+        row[F_TABLE] = covered / size
     times, run = byte_period(data, start, end)
     row[F_PERIOD + 2] = times
     row[F_PERIOD + 3] = run / size
@@ -179,16 +290,18 @@ def fill_patterns(
 def measure_documents(
     data: UInt8s,
     offsets: Int64s,
-    classes: UInt8s,
-    spaces: UInt8s,
+    tables: Number,
     capacity: Number,
     features: Float32s,
     transitions: Float32s,
 ) -> None:
     """Fill `features` float32[N, F] and `transitions` float32[N, 64] of each document.
 
-    Words and lines beyond `capacity` are counted by characters but not compared.
+    `tables` are the byte classes, the kinds of white space, the letters, their common pairs, and
+    the cells and odd neighbours of `scripts.py`. Words and lines beyond `capacity` are counted by
+    characters but not compared.
     """
+    classes, spaces, letters, common, cells, _ = tables
     reading, comparing = make_workspace(capacity)
     histogram = np.empty(256, np.int64)
     moves = np.empty(64, np.int64)
@@ -204,10 +317,16 @@ def measure_documents(
         tally[:] = 0
         count_bytes(data, start, end, classes, histogram, moves)
         count_runs(data, start, end, tally)
-        read_document(data, start, end, classes, spaces, reading, tally)
+        count_letter_pairs(data, start, end, letters, common, tally)
+        read_document(data, start, end, tables, reading, tally)
         row = features[d]
+        characters = np.float64(tally[T_CHARACTERS])
         fill_counts(histogram, classes, tally, row)
         fill_repetition(reading, comparing, tally, row)
+        if total(tally, BY_CHARACTERS) >= UNSPACED * characters:
+            fill_unspaced(data, start, end, spaces, cells, reading, comparing, row)
+        if histogram[63] > LOST * characters:
+            row[F_QUESTION] = lost_letters(data, start, end, letters) / characters
         fill_patterns(data, start, end, classes, comparing, tally[T_LINES], row)
         for q in range(64):
-            transitions[d, q] = moves[q] / np.float64(tally[T_CHARACTERS])
+            transitions[d, q] = moves[q] / characters

@@ -207,6 +207,24 @@ def extend_keys(keys: UInt64s, words: UInt64s, count: Number, n: Number) -> None
 
 
 @kernel
+def roll_keys(words: UInt64s, count: Number, n: Number, keys: UInt64s) -> Number:
+    """Write the keys of all n-grams of `count` words; return how many there are."""
+    if count < n:
+        return 0
+    key = U64(0)
+    top = U64(1)
+    for i in range(n):
+        key = key * STEP + words[i]
+        if i > 0:
+            top *= STEP
+    keys[0] = key
+    for i in range(count - n):
+        key = (key - words[i] * top) * STEP + words[i + n]
+        keys[i + 1] = key
+    return count - n + 1
+
+
+@kernel
 def ngram_features(
     words: UInt64s,
     count: Number,

@@ -6,15 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from . import measures
 from . import spans as where
 from .feature_names import GOPHER_RULES, Feature
 from .features import Features
 from .findings import Span
-
-Column = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+from .measures import Column, Mask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,68 +53,40 @@ class Rule:
         return self.reason.format(
             value=value,
             line=self.line,
+            rest=1.0 - value,
             gopher=GOPHER_RULES[int(features.values[row, Feature.GOPHER])],
         )
 
 
-def column(feature: Feature) -> Callable[[Features], Column]:
-    """Return a measure that is one feature."""
-    return lambda features: features.column(feature).astype(np.float64)
-
-
-def _at_least(feature: Feature, least: float) -> Callable[[Features], Mask]:
-    return lambda features: features.column(feature) >= least
-
-
-def _binary(features: Features) -> Column:
-    return (features.column(Feature.CONTROL) + features.column(Feature.C1)).astype(np.float64)
-
-
-def _spaced(features: Features) -> Mask:
-    return (features.column(Feature.UNSPACED) < 0.2) & (features.column(Feature.CHARACTERS) >= 200)
-
-
-def _periodic(features: Features) -> Column:
-    often = features.column(Feature.WORD_PERIOD_TIMES) >= 4
-    return np.where(often, features.column(Feature.WORD_PERIOD_SHARE), 0.0).astype(np.float64)
-
-
-def _millions(features: Features) -> Column:
-    return features.column(Feature.CHARACTERS).astype(np.float64) / 1e6
-
-
-def _gopher(features: Features) -> Column:
-    return (features.column(Feature.GOPHER) > 0).astype(np.float64)
-
-
-_LONG_TEXT = _at_least(Feature.WORDS, 50)
-_SOME_TEXT = _at_least(Feature.CHARACTERS, 200)
+_LONG_TEXT = measures.at_least(Feature.WORDS, 50)
+_SOME_TEXT = measures.at_least(Feature.CHARACTERS, 200)
 
 BUILT_IN: tuple[Rule, ...] = (
     Rule(
         name="binary",
         family="binary",
-        measure=_binary,
-        line=0.01,
-        reason="{value:.1%} of the characters are control characters (line {line:.1%})",
+        measure=measures.control_share,
+        line=0.001,
+        reason="{value:.2%} of the characters are control characters (line {line:.1%})",
         spans=where.control_spans,
-        gate=_at_least(Feature.CHARACTERS, 32),
+        gate=measures.three_controls,
         ceiling=None,
+        version=2,
     ),
     Rule(
         name="replacement-characters",
         family="mojibake",
-        measure=column(Feature.REPLACEMENT),
+        measure=measures.column(Feature.REPLACEMENT),
         line=0.01,
         reason="{value:.1%} of the characters are U+FFFD, lost in a decoding (line {line:.1%})",
         spans=where.control_spans,
-        gate=_at_least(Feature.CHARACTERS, 32),
+        gate=measures.at_least(Feature.CHARACTERS, 32),
         ceiling=None,
     ),
     Rule(
         name="character-run",
         family="repetition",
-        measure=column(Feature.RUN_SHARE),
+        measure=measures.column(Feature.RUN_SHARE),
         line=0.3,
         reason="{value:.0%} of the text is runs of one character (line {line:.0%})",
         spans=where.run_spans,
@@ -126,7 +96,7 @@ BUILT_IN: tuple[Rule, ...] = (
     Rule(
         name="byte-period",
         family="repetition",
-        measure=column(Feature.BYTE_PERIOD_SHARE),
+        measure=measures.column(Feature.BYTE_PERIOD_SHARE),
         line=0.3,
         reason="{value:.0%} of the bytes are one unit of 1 to 13 bytes repeated (line {line:.0%})",
         spans=where.whole,
@@ -136,18 +106,18 @@ BUILT_IN: tuple[Rule, ...] = (
     Rule(
         name="word-period",
         family="repetition",
-        measure=_periodic,
+        measure=measures.periodic,
         line=0.3,
         reason="{value:.0%} of the words are one unit of 1 to 64 words repeated (line {line:.0%})",
         spans=where.repeated_word_spans,
-        gate=_at_least(Feature.WORDS, 20),
+        gate=measures.worded(20),
         ceiling=0.8,
-        version=2,
+        version=3,
     ),
     Rule(
         name="duplicate-lines",
         family="repetition",
-        measure=column(Feature.LINE_DUPLICATE_CHARACTERS),
+        measure=measures.column(Feature.LINE_DUPLICATE_CHARACTERS),
         line=0.6,
         reason="{value:.0%} of the characters lie in repeated lines (line {line:.0%})",
         spans=where.repeated_line_spans,
@@ -157,7 +127,7 @@ BUILT_IN: tuple[Rule, ...] = (
     Rule(
         name="duplicate-paragraphs",
         family="repetition",
-        measure=column(Feature.PARAGRAPH_DUPLICATE_CHARACTERS),
+        measure=measures.column(Feature.PARAGRAPH_DUPLICATE_CHARACTERS),
         line=0.5,
         reason="{value:.0%} of the characters lie in repeated paragraphs (line {line:.0%})",
         spans=where.repeated_line_spans,
@@ -167,17 +137,18 @@ BUILT_IN: tuple[Rule, ...] = (
     Rule(
         name="repeated-5-grams",
         family="repetition",
-        measure=column(Feature.REPEATED5),
+        measure=measures.column(Feature.REPEATED5),
         line=0.65,
         reason="{value:.0%} of the characters lie in repeated word 5-grams (line {line:.0%})",
         spans=where.repeated_word_spans,
-        gate=_LONG_TEXT,
+        gate=measures.worded(50),
         ceiling=0.9,
+        version=2,
     ),
     Rule(
         name="top-2-gram",
         family="repetition",
-        measure=column(Feature.TOP2),
+        measure=measures.column(Feature.TOP2),
         line=0.6,
         reason="one pair of words makes up {value:.0%} of the characters (line {line:.0%})",
         spans=where.repeated_word_spans,
@@ -187,49 +158,52 @@ BUILT_IN: tuple[Rule, ...] = (
     Rule(
         name="long-words",
         family="encoded",
-        measure=column(Feature.LONG_WORD_SHARE),
+        measure=measures.column(Feature.LONG_WORD_SHARE),
         line=0.6,
         reason="{value:.0%} of the characters lie in words over 40 characters (line {line:.0%})",
         spans=where.long_word_spans,
-        gate=_spaced,
-        ceiling=0.9,
+        gate=measures.spaced,
+        ceiling=0.75,
         version=2,
     ),
     Rule(
         name="encoded-words",
         family="encoded",
-        measure=column(Feature.ENCODED),
+        measure=measures.column(Feature.ENCODED),
         line=0.5,
         reason="{value:.0%} of the characters lie in words mixed like base64 (line {line:.0%})",
         spans=where.long_word_spans,
         gate=_SOME_TEXT,
-        ceiling=0.9,
+        ceiling=0.6,
         version=2,
     ),
     Rule(
         name="number-table",
         family="numbers",
-        measure=column(Feature.TABLE),
-        line=0.8,
-        reason="{value:.0%} of the bytes are lines of numbers in one pattern (line {line:.0%})",
+        measure=measures.column(Feature.TABLE),
+        line=0.5,
+        reason="{value:.0%} of the bytes are table lines: a pattern seen before, numbers in it, "
+        "few letters or words seen before (line {line:.0%})",
         spans=where.digit_spans,
         gate=_SOME_TEXT,
         ceiling=1.0,
+        version=2,
     ),
     Rule(
         name="digits",
         family="numbers",
-        measure=column(Feature.DIGIT),
-        line=0.35,
+        measure=measures.column(Feature.DIGIT),
+        line=0.38,
         reason="{value:.0%} of the characters are digits (line {line:.0%})",
         spans=where.digit_spans,
         gate=_SOME_TEXT,
         ceiling=1.0,
+        version=2,
     ),
     Rule(
         name="punctuation",
         family="markup",
-        measure=column(Feature.PUNCTUATION),
+        measure=measures.column(Feature.PUNCTUATION),
         line=0.45,
         reason="{value:.0%} of the characters are punctuation (line {line:.0%})",
         spans=where.whole,
@@ -239,7 +213,7 @@ BUILT_IN: tuple[Rule, ...] = (
     Rule(
         name="markup",
         family="markup",
-        measure=column(Feature.MARKUP),
+        measure=measures.column(Feature.MARKUP),
         line=0.06,
         reason="{value:.1%} of the characters are angle brackets (line {line:.1%})",
         spans=where.markup_spans,
@@ -249,39 +223,95 @@ BUILT_IN: tuple[Rule, ...] = (
     Rule(
         name="mojibake",
         family="mojibake",
-        measure=column(Feature.MOJIBAKE),
+        measure=measures.column(Feature.MOJIBAKE),
         line=0.01,
         reason="{value:.1%} of the characters are pairs left by a wrong decoding (line {line:.1%})",
         spans=where.mojibake_spans,
-        gate=_at_least(Feature.CHARACTERS, 100),
+        gate=measures.at_least(Feature.CHARACTERS, 100),
         ceiling=None,
+        version=2,
     ),
     Rule(
         name="latin1-letters",
         family="mojibake",
-        measure=column(Feature.LATIN1),
+        measure=measures.column(Feature.LATIN1),
         line=0.35,
         reason="{value:.0%} of the characters are U+00A0 to U+00FF, as no language has "
         "(line {line:.0%})",
         spans=where.latin1_spans,
-        gate=_at_least(Feature.CHARACTERS, 100),
+        gate=measures.at_least(Feature.CHARACTERS, 100),
         ceiling=None,
     ),
     Rule(
         name="unlikely-characters",
         family="mojibake",
-        measure=column(Feature.UNLIKELY),
+        measure=measures.column(Feature.UNLIKELY),
         line=0.03,
-        reason="{value:.1%} of the characters are for private use or as UTF-16 misread leaves "
-        "behind (line {line:.1%})",
+        reason="{value:.1%} of the characters are for private use, as UTF-16 misread leaves "
+        "behind, rare, or beside others that no language puts there (line {line:.1%})",
         spans=where.unlikely_spans,
         gate=_SOME_TEXT,
         ceiling=None,
+        version=2,
+    ),
+    Rule(
+        name="lost-letters",
+        family="mojibake",
+        measure=measures.column(Feature.QUESTION),
+        line=0.005,
+        reason="{value:.1%} of the characters are question marks in place of letters "
+        "(line {line:.1%})",
+        spans=where.lost_letter_spans,
+        gate=measures.three_lost,
+        ceiling=None,
+    ),
+    Rule(
+        name="invisible-characters",
+        family="mojibake",
+        measure=measures.column(Feature.INVISIBLE),
+        line=0.35,
+        reason="{value:.0%} of the characters are invisible, or marks piled on letters "
+        "(line {line:.0%})",
+        spans=where.whole,
+        gate=measures.at_least(Feature.CHARACTERS, 50),
+        ceiling=None,
+    ),
+    Rule(
+        name="stutter",
+        family="repetition",
+        measure=measures.column(Feature.STUTTER),
+        line=0.48,
+        reason="{value:.0%} of the words are the word before or the one before that "
+        "(line {line:.0%})",
+        spans=where.whole,
+        gate=measures.at_least(Feature.WORDS, 20),
+        ceiling=0.7,
+    ),
+    Rule(
+        name="rare-letter-pairs",
+        family="encoded",
+        measure=measures.column(Feature.RARE_PAIRS),
+        line=0.22,
+        reason="{value:.0%} of the pairs of letters are ones that no language has often "
+        "(line {line:.0%})",
+        spans=where.whole,
+        gate=measures.lettered,
+        ceiling=0.28,
+    ),
+    Rule(
+        name="no-spaces",
+        family="encoded",
+        measure=measures.crowded,
+        line=0.94,
+        reason="only {rest:.1%} of the characters are white space, and words are long",
+        spans=where.long_word_spans,
+        gate=measures.enough_spaced,
+        ceiling=0.98,
     ),
     Rule(
         name="giant",
         family="size",
-        measure=_millions,
+        measure=measures.millions,
         line=1.0,
         reason="it has {value:.1f} million characters (line {line:.0f})",
         spans=where.whole,
@@ -290,7 +320,7 @@ BUILT_IN: tuple[Rule, ...] = (
     Rule(
         name="gopher-repetition",
         family="repetition",
-        measure=_gopher,
+        measure=measures.breaks_gopher,
         line=1.0,
         reason="breaks Gopher's limit on {gopher}",
         spans=where.repeated_word_spans,

@@ -25,6 +25,7 @@ _UNLIKELY = re.compile(
     + "".join(chr(high << 8) for high in range(0x2E, 0x80) if high not in {0x30, 0x4E})
     + "]+"
 )
+_LOST = re.compile(r"\w\?(?=\w)|\?{2,}")
 _TAG = re.compile(r"<[^<>]{0,200}>")
 _MOJIBAKE = re.compile("(?:[\u00c2-\u00f4][\u0080-\u00bf]|\u00e2\u20ac.?)+")
 
@@ -62,6 +63,11 @@ def latin1_spans(text: str) -> tuple[Span, ...]:
 def unlikely_spans(text: str) -> tuple[Span, ...]:
     """Return characters for private use and those that ASCII read as UTF-16 becomes."""
     return _merged(match.span() for match in _UNLIKELY.finditer(text[:SEARCHED]))
+
+
+def lost_letter_spans(text: str) -> tuple[Span, ...]:
+    """Return question marks within words, and rows of them."""
+    return _merged(match.span() for match in _LOST.finditer(text[:SEARCHED]))
 
 
 def markup_spans(text: str) -> tuple[Span, ...]:

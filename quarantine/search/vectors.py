@@ -14,8 +14,6 @@ from .feature_names import CLASSES, Feature
 from .features import Features
 
 _COUNTS = (
-    Feature.RUN,
-    Feature.LONGEST_WORD,
     Feature.WORD_PERIOD_TIMES,
     Feature.BYTE_PERIOD_TIMES,
 )
@@ -24,6 +22,10 @@ _LEFT_OUT = (
     Feature.CHARACTERS,
     Feature.WORDS,
     Feature.LINES,
+    Feature.RUN,
+    Feature.LONGEST_WORD,
+    Feature.PARAGRAPH_DUPLICATES,
+    Feature.LINE_DUPLICATES,
     Feature.TOP3,
     Feature.TOP4,
     Feature.DUPLICATE5,
