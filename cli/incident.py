@@ -12,6 +12,7 @@ from ..quarantine.ledger import Ledger
 from ..quarantine.respond.checkpoints import ledger_checkpoints
 from ..quarantine.respond.filing import write_report
 from ..quarantine.respond.incident import Incident, IncidentStore
+from ..quarantine.respond.operations import branch_of_spike
 from ..quarantine.respond.outlets import deliver as deliver_outbox
 from ..quarantine.respond.report import describe, outcome
 from ..quarantine.respond.situation import next_command, pace_of, situation
@@ -139,11 +140,18 @@ def page(*, incident_id: str, run: Path, as_json: bool) -> None:
     """
     opened, found = find(run, incident_id)
     with Ledger.open(opened) as ledger:
-        shown = situation(found, opened, pace_of(ledger), ledger_checkpoints(ledger))
+        shown = situation(
+            found,
+            opened,
+            pace_of(ledger),
+            ledger_checkpoints(ledger),
+            spiked_to=ledger.last_step(branch_of_spike(found, opened)),
+        )
 
     def render(out: Console) -> None:
         names = ("happened", "sure", "ate", "waiting", "rewinding", "next")
         rows = [[name, getattr(shown, name)] for name in names]
+        rows += [["or" if at == 0 else "", each] for at, each in enumerate(shown.otherwise)]
         out.print(table(f"{shown.id}: {shown.state}", ("", ""), rows))
 
     emit(as_json, shown.to_json(), render)

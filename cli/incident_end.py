@@ -7,11 +7,13 @@ from pathlib import Path
 
 import click
 
+from ..loader.run import Run
 from ..quarantine.ledger import Ledger
 from ..quarantine.respond import response
 from ..quarantine.respond.filing import file as file_incident
 from ..quarantine.respond.gather import attach_findings
 from ..quarantine.respond.outlets import check_outlets, incident_message
+from ..quarantine.respond.resume import trains
 from ..quarantine.respond.selection import parse_steps
 from ..quarantine.respond.telemetry import by_step
 from ..quarantine.respond.watchplan import WatchPlan, evaluate_watch
@@ -29,8 +31,9 @@ from .telling import tell, tell_options
     "--follow",
     type=click.FloatRange(min=0.1),
     metavar="SECONDS",
-    help="Look again every so often until the watch is over.",
+    help="Look again every so often until the watch is over or no trainer runs any more.",
 )
+@click.option("--final", is_flag=True, help="The run is over: judge what was seen.")
 @click.pass_context
 def watch(
     ctx: click.Context,
@@ -40,6 +43,7 @@ def watch(
     log: Path | None,
     window: str | None,
     follow: float | None,
+    final: bool,
     actor: str,
     yes: bool,
     dry_run: bool,
@@ -52,6 +56,7 @@ def watch(
       shardward incident watch INC-0001 --yes
       shardward incident watch INC-0001 --window 41100-41300 --yes
       shardward incident watch INC-0001 --follow 60 --yes
+      shardward incident watch INC-0001 --final --yes
     """
     opened, incident = find(run, incident_id)
     incident.check("watch")
@@ -59,20 +64,34 @@ def watch(
     if window:
         first, last = parse_steps(window)
         plan = WatchPlan.from_json({**plan.to_json(), "first": first, "last": last})
+    if follow and not final:
+        _follow(opened, incident.id, plan, log, follow)
     series = by_step(signals(opened, log))
-    while follow and evaluate_watch(plan, series).verdict == "running":
-        say(f"{incident.id}: {evaluate_watch(plan, series).reason}")
-        time.sleep(follow)
-        series = by_step(signals(opened, log))
     act = acts(yes=yes, dry_run=dry_run)
     if act:
-        result = response.watch(incident, series, actor=actor, plan=plan)
+        result = response.watch(incident, series, actor=actor, plan=plan, final=final)
     else:
-        result = evaluate_watch(plan, series)
+        result = evaluate_watch(plan, series, final=final)
     what = f"record the watch as {result.verdict}: {result.reason}"
+    if result.verdict == "running" and not trains(opened):
+        what += "; no trainer is running: say --final if the run is over"
     said(incident, opened, done=act, as_json=as_json, what=what, facts=result.to_json())
     if result.verdict == "recurrence":
         ctx.exit(3)
+
+
+def _follow(run: Run, incident_id: str, plan: WatchPlan, log: Path | None, pause: float) -> None:
+    """Look again every `pause` seconds until the watch or the run is over."""
+    seen = trains(run)
+    while True:
+        # Asked before the signals: what a trainer wrote before it ended is looked at.
+        now = trains(run)
+        result = evaluate_watch(plan, by_step(signals(run, log)))
+        if result.verdict != "running" or (seen and not now):
+            return
+        seen = seen or now
+        say(f"{incident_id}: {result.reason}")
+        time.sleep(pause)
 
 
 @click.command("file")

@@ -81,8 +81,18 @@ def _selection(named: dict[str, Any]) -> Selection:
     )
 
 
-def _scope(run: Run, corpus: Manifest, named: dict[str, Any], incident: str | None) -> Scope:
-    """Resolve what was named; only steps need the ledger, and the branch that they are of."""
+def _scope(
+    run: Run,
+    corpus: Manifest,
+    named: dict[str, Any],
+    incident: str | None,
+    *,
+    give_back: bool = False,
+) -> Scope:
+    """Resolve what was named; only steps need the ledger, and the branch that they are of.
+
+    With `give_back` steps also mean their positions, which a skip may pass over.
+    """
     selection, branch = _selection(named), named["branch"]
     if selection.steps is None:
         if branch is not None:
@@ -93,7 +103,8 @@ def _scope(run: Run, corpus: Manifest, named: dict[str, Any], incident: str | No
         first, last = parse_steps(selection.steps)
         source = source_of_steps(run, ledger, first, last, incident=spike, branch=branch)
         say(f"steps {selection.steps} of {source.name}")
-        return select(selection, corpus, plan_id=run.plan_id, ledger=source)
+        positions = source.steps if give_back else None
+        return select(selection, corpus, plan_id=run.plan_id, ledger=source, positions=positions)
 
 
 @quarantine.command("list")
@@ -200,16 +211,19 @@ def release(
 ) -> None:
     """Let something back in; a condemned document stays out until its decision is undone.
 
+    Positions and steps are also given back where they were skipped.
+
     \b
     Examples:
       shardward quarantine release --doc 17 --reason "a licence, harmless" --yes
       shardward quarantine release --shard s3.parquet --reason "audit found nothing" --yes
+      shardward quarantine release --steps 60-65 --incident INC-0001 --reason "harmless" --yes
     """
     opened = Run.open(run)
     corpus = corpus_of(opened, manifest)
     log = DecisionLog(opened.path, manifest=corpus.fingerprint)
     seen = log.head()
-    scope = _scope(opened, corpus, named, incident)
+    scope = _scope(opened, corpus, named, incident, give_back=True)
     decision = Decision(
         action="release", scope=scope, reason=reason, actor=actor, incident=incident
     )

@@ -161,9 +161,9 @@ def test_each_filing_has_an_idempotency_key_of_its_own_and_each_try_the_same(
 def test_an_issue_keeps_the_title_labels_and_words_of_people(
     incident: Incident, receiver: Receiver
 ) -> None:
-    receiver.answers = [(200, []), (201, {})]
+    receiver.answers = [(200, []), (200, {"items": []}), (201, {})]
     tell(incident, secrets(receiver), "github", message())
-    created = receiver.bodies[1]
+    created = receiver.bodies[2]
     edited = f"Our notes.\n\n{created['body']}\nSee also #3."
     receiver.answers = [(200, [{"number": 7, "body": edited}]), (200, {})]
 

@@ -82,19 +82,20 @@ def test_slack_text_cannot_mention_the_channel(
 def test_a_github_issue_is_created_once_and_updated_after(
     incident: Incident, receiver: Receiver, environment: dict[str, str]
 ) -> None:
-    receiver.answers = [(200, []), (201, {"number": 7})]
+    receiver.answers = [(200, []), (200, {"items": []}), (201, {"number": 7})]
     tell(incident, environment, "github", repository="o/r")
-    created = receiver.bodies[1]
-    receiver.answers = [(200, [{"number": 7, "body": created["body"]}]), (200, {})]
+    created = receiver.bodies[2]
+    receiver.answers = [(200, {"number": 7, "body": created["body"]}), (200, {})]
     tell(incident, environment, "github", repository="o/r", message=message("resolve"))
 
     assert [(m, p.partition("?")[0]) for m, p, _, _ in receiver.requests] == [
         ("GET", "/repos/o/r/issues"),
+        ("GET", "/search/issues"),
         ("POST", "/repos/o/r/issues"),
-        ("GET", "/repos/o/r/issues"),
+        ("GET", "/repos/o/r/issues/7"),
         ("PATCH", "/repos/o/r/issues/7"),
     ]
-    assert receiver.bodies[3]["state"] == "closed"
+    assert receiver.bodies[4]["state"] == "closed"
     assert receiver.requests[0][3]["Authorization"] == "Bearer s3cret"
 
 

@@ -172,3 +172,29 @@ def test_the_ceiling_of_a_heavy_tailed_signal_knows_its_healthy_peaks() -> None:
     plan = generate_watch_plan({"grad_norm": norms}, resume_step=100)
 
     assert plan.thresholds[0].ceiling == 4.0
+
+
+def test_a_run_that_ended_early_is_judged_by_what_was_seen() -> None:
+    plan = WatchPlan(first=11, last=100, thresholds=(Threshold(signal="loss", ceiling=4, level=3),))
+    seen = {"loss": dict.fromkeys(range(1, 41), 2.0)}
+
+    assert evaluate_watch(plan, seen).verdict == "running"
+    found = evaluate_watch(plan, seen, final=True)
+
+    assert (found.verdict, found.seen_to) == ("clear", 40)
+    assert "to step 40, where the run ended" in found.reason
+
+
+def test_a_run_that_ended_high_did_not_recover() -> None:
+    plan = WatchPlan(first=11, last=100, thresholds=(Threshold(signal="loss", ceiling=4, level=3),))
+
+    found = evaluate_watch(plan, {"loss": dict.fromkeys(range(1, 41), 3.5)}, final=True)
+
+    assert found.verdict == "recurrence"
+
+
+def test_a_watch_that_saw_nothing_cannot_end() -> None:
+    plan = WatchPlan(first=11, last=100, thresholds=(Threshold(signal="loss", ceiling=4, level=3),))
+
+    with pytest.raises(IncidentError, match="saw nothing"):
+        evaluate_watch(plan, {"loss": {3: 2.0}}, final=True)

@@ -12,7 +12,7 @@ from ..diagnose.evidence import Evidence, Trial
 from ..diagnose.evidence import Window as Shares
 from ..search.triage import triage
 from .curves import curves_json
-from .operations import HISTORY_STEPS, branch_before
+from .operations import HISTORY_STEPS, branch_before, branch_of_spike
 from .proof import prove
 from .proof_source import corpus_tokens, ledger_steps
 from .suspects import judged
@@ -74,7 +74,7 @@ def _branches(incident: Incident, run: Run) -> list[tuple[str, int, int]]:
         return []
     rewound = incident.last("rewind")
     if rewound is None:
-        return [("run", head.piece, 1)]
+        return [("run", branch_of_spike(incident, run) or head.piece, 1)]
     branches = [("before", branch_before(incident, run), 1)]
     first, target = rewound.summary["step"] + 1, rewound.summary["piece"]
     replays = [p.piece for p in run.pieces() if (p.reason, p.parent) == ("trial", target)]

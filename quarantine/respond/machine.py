@@ -74,6 +74,12 @@ class Case:
         return next(step for step in STEPS if step not in self.done)
 
 
+def ways_out(case: Case) -> tuple[str, ...]:
+    """Return the exits that may be taken now, and "reopen" where that may be done."""
+    exits = tuple(act for act, states in EXIT_FROM.items() if case.state in states)
+    return (*exits, "reopen") if case.closed or case.state in REOPENED_FROM else exits
+
+
 def advance(case: Case, act: str) -> Case:
     """Return the case after `act`.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...loader.errors import IncidentError, NotFound
 from ..ledger.views import ALL, EFFECTIVE, View
@@ -45,6 +45,11 @@ class OnBranch:
                 f"step {step} is not recorded in {self.name}, which goes to step {last}; name "
                 "steps of it, or the incident whose branch had them"
             ) from error
+
+    def steps(self, first: int, last: int) -> list[dict[str, Any]]:
+        """Return the rows of `Ledger.steps`."""
+        rows: list[dict[str, Any]] = self._ledger.steps(first, last, self.branch).to_pylist()
+        return rows
 
     def sample_losses(self, step: int) -> pa.Table:
         """Return what `Ledger.sample_losses` does."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,12 +56,16 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """One message to one outlet: `state` is pending, delivered or failed; `reply` its last."""
+    """One message to one outlet: `state` is pending, delivered or failed; `reply` its last.
+
+    `tries` counts the deliveries that were tried, each with its retries.
+    """
 
     outlet: str
     name: str
     state: str
     reply: str
+    tries: int = 0
 
 
 def incident_message(incident: Incident, run_id: str, report: Mapping[str, Any]) -> Message:
@@ -180,27 +184,45 @@ def deliver(
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
+    """A message and its receipt; `unsure` when a try of it may have been taken unanswered."""
+
     path: Path
     value: Mapping[str, Any]
-    state: str
-    reply: str
+    state: str = "pending"
+    reply: str = ""
+    tries: int = 0
+    unsure: bool = False
+    reference: str = ""
 
     @property
     def receipt(self) -> Path:
         return self.path.with_name(self.path.name.replace(".message.", ".receipt."))
 
     def delivery(self, state: str, reply: str) -> Delivery:
-        return Delivery(outlet=self.value["outlet"], name=self.path.name, state=state, reply=reply)
+        return Delivery(
+            outlet=self.value["outlet"],
+            name=self.path.name,
+            state=state,
+            reply=reply,
+            tries=self.tries,
+        )
 
 
 def _read(path: Path) -> _Kept:
     value = parse_json(path.read_bytes(), where=str(path))
     check_format(value, name=FORMAT, version=1, where=str(path))
-    kept = _Kept(path, value, "pending", "")
+    kept = _Kept(path, value)
     if not kept.receipt.exists():
         return kept
     said = parse_json(kept.receipt.read_bytes(), where=str(kept.receipt))
-    return _Kept(path, value, said["state"], said["reply"])
+    return replace(
+        kept,
+        state=said["state"],
+        reply=said["reply"],
+        tries=said.get("tries", 1),
+        unsure=said.get("unsure", False),
+        reference=said.get("reference", ""),
+    )
 
 
 def _deliver_lane(
@@ -216,13 +238,16 @@ def _deliver_lane(
     """
     taken = max((i for i, kept in enumerate(lane) if kept.state == "delivered"), default=-1)
     sent: list[Delivery] = []
+    reference = next((kept.reference for kept in reversed(lane) if kept.reference), "")
     for index, kept in enumerate(lane):
         if index <= taken:
             sent.append(kept.delivery(kept.state, kept.reply))
         elif sent and sent[-1].state == "pending":
             sent.append(kept.delivery("pending", "waits for an earlier message"))
         else:
-            sent.append(_deliver_one(kept, environment, transport, pause))
+            done = _deliver_one(kept, reference, environment, transport, pause)
+            sent.append(done.delivery(done.state, done.reply))
+            reference = done.reference or reference
     return sent
 
 
@@ -252,20 +277,44 @@ def _keep(incident: Incident, outlet: str, message: Message, repository: str | N
 
 def _deliver_one(
     kept: _Kept,
+    reference: str,
     environment: Mapping[str, str],
     transport: Transport | None,
     pause: Callable[[float], None] | None,
-) -> Delivery:
-    outlet, secret = kept.value["outlet"], ""
+) -> _Kept:
+    """Send one message and return it with what became of it; `reference` as in `Sender`."""
+    outlet, secret, made, unsure = kept.value["outlet"], "", "", kept.unsure
     try:
         secret = secret_of(outlet, environment)
-        sender = Sender(environment=environment, transport=transport, pause=pause)
+        sender = Sender(
+            environment=environment,
+            transport=transport,
+            pause=pause,
+            reference=reference,
+            unsure=unsure,
+        )
+        # Written first: a crash from here on leaves a message that may have been taken.
+        _receipt(replace(kept, reply="being sent", unsure=True))
         reply = RECEIVERS[outlet](kept.value, secret, sender)
-        state, words = ("delivered" if reply.ok else "failed"), reply.words
-    except (DeliveryError, UsageError) as error:
+        state, words, made = ("delivered" if reply.ok else "failed"), reply.words, reply.reference
+        unsure = False
+    except DeliveryError as error:
+        state, words, unsure = "pending", str(error), True
+    except UsageError as error:
         state, words = "pending", str(error)
     if secret:
         # Whatever a library put into its words, they go to the terminal and into a file.
         words = words.replace(secret, "***")
-    write_atomic(kept.receipt, canonical_json({"state": state, "reply": words}))
-    return kept.delivery(state, words)
+    done = replace(
+        kept, state=state, reply=words, tries=kept.tries + 1, unsure=unsure, reference=made
+    )
+    _receipt(done)
+    return done
+
+
+def _receipt(kept: _Kept) -> None:
+    """Note beside a message what is known about its delivery."""
+    known = {"state": kept.state, "reply": kept.reply, "tries": kept.tries, "unsure": kept.unsure}
+    if kept.reference:
+        known["reference"] = kept.reference
+    write_atomic(kept.receipt, canonical_json(known))

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from ...loader.errors import ShardwardError, UsageError
 from ...loader.formats import canonical_json, sha256_hex
@@ -54,11 +54,17 @@ def secret_of(outlet: str, environment: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sender:
-    """Sends with retries; DeliveryError when no answer came that settles it."""
+    """Sends with retries; DeliveryError when no answer came that settles it.
+
+    `reference` is what the receiver called the thing that an earlier message made, and `unsure`
+    says that an earlier try of this message may have been taken without an answer.
+    """
 
     environment: Mapping[str, str]
     transport: Transport | None
     pause: Callable[[float], None] | None
+    reference: str = ""
+    unsure: bool = False
 
     def __call__(
         self, method: str, url: str, body: object, headers: Mapping[str, str] | None = None
@@ -96,6 +102,8 @@ def _pagerduty(value: Mapping[str, Any], secret: str, send: Sender) -> Reply:
 def _slack(value: Mapping[str, Any], secret: str, send: Sender) -> Reply:
     # Slack reads only these three characters as markup.
     text = f"{value['title']}\n{value['facts']['summary']}\n{_once(value)}"
+    if send.unsure:
+        text += "\n(sent again: an earlier try had no answer, so this may be here twice)"
     for plain, safe in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         text = text.replace(plain, safe)
     return send("POST", secret, {"text": text})
@@ -112,32 +120,66 @@ def _github(value: Mapping[str, Any], secret: str, send: Sender) -> Reply:
     headers = {"Authorization": f"Bearer {secret}", "Accept": "application/vnd.github+json"}
     begin, end = f"<!-- {value['key']} -->", f"<!-- /{value['key']} -->"
     text = f"{begin}\n{markdown_text(value['facts']['summary'], 1000)}\n{end}"
-    content = {"title": value["title"], "body": f"{text}\n", "labels": ["shardward"]}
+    found = _find_issue(value, base, headers, send)
+    if isinstance(found, Reply):
+        return found
+    if found is None:
+        content = {"title": value["title"], "body": f"{text}\n", "labels": ["shardward"]}
+        return _numbered(send("POST", issues, content, headers))
+    update = {"state": "closed" if value["action"] == "resolve" else "open"}
+    before, _, rest = str(found.get("body")).partition(begin)
+    _, found_end, after = rest.partition(end)
+    if found_end:
+        update["body"] = before + text + after
+    number = int(found["number"])
+    done = send("PATCH", f"{issues}/{number}", update, headers)
+    return replace(done, reference=str(number)) if done.ok else done
+
+
+def _find_issue(
+    value: Mapping[str, Any], base: str, headers: Mapping[str, str], send: Sender
+) -> dict[str, Any] | Reply | None:
+    """Return the issue that bears the key, None if there is none, or a reply that refuses.
+
+    The number that was noted when it was made is asked for first, then the issues with the label,
+    and then the search for the key in all bodies, since people remove labels.
+    """
+    mark, repository = f"<!-- {value['key']} -->", f"{base}/repos/{value['repository']}/issues"
+    if send.reference:
+        noted = send("GET", f"{repository}/{send.reference}", None, headers)
+        bearing = [each for each in _issues(noted) if mark in str(each.get("body"))]
+        if noted.ok and bearing:
+            return bearing[0]
     for page in range(1, MOST_PAGES + 1):
         query = f"?state=all&labels=shardward&per_page={PAGE}&page={page}"
-        found = send("GET", issues + query, None, headers)
-        if not found.ok:
-            return found
-        listed = _issues(found)
-        for issue in listed:
-            body = str(issue.get("body"))
-            if begin in body:
-                update = {"state": "closed" if value["action"] == "resolve" else "open"}
-                before, _, rest = body.partition(begin)
-                _, found_end, after = rest.partition(end)
-                if found_end:
-                    update["body"] = before + text + after
-                return send("PATCH", f"{issues}/{int(issue['number'])}", update, headers)
-        if len(listed) < PAGE:
+        listed = send("GET", repository + query, None, headers)
+        if not listed.ok:
+            return listed
+        for issue in _issues(listed):
+            if mark in str(issue.get("body")):
+                return issue
+        if len(_issues(listed)) < PAGE:
             break
-    return send("POST", issues, content, headers)
+    wanted = quote(f'repo:{value["repository"]} is:issue in:body "{value["key"]}"')
+    searched = send("GET", f"{base}/search/issues?q={wanted}", None, headers)
+    known = _issues(searched) if searched.ok else []
+    return next((issue for issue in known if mark in str(issue.get("body"))), None)
+
+
+def _numbered(reply: Reply) -> Reply:
+    """Return the reply with the number of the issue that it speaks of."""
+    known = [issue.get("number") for issue in _issues(reply)] if reply.ok else []
+    return replace(reply, reference=str(known[0])) if known and known[0] else reply
 
 
 def _issues(reply: Reply) -> list[dict[str, Any]]:
+    """Return the issues in a reply: a list, one issue, or the items of a search."""
     try:
         value = json.loads(reply.body)
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise DeliveryError(f"the list of issues is not JSON ({error})") from error
+        raise DeliveryError(f"the answer about issues is not JSON ({error})") from error
+    if isinstance(value, dict):
+        value = value.get("items", [value])
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 

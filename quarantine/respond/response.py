@@ -240,6 +240,7 @@ def watch(
     *,
     actor: str,
     plan: WatchPlan | None = None,
+    final: bool = False,
 ) -> WatchResult:
     """Judge the resumed run by the watch plan of the orders; a recurrence reopens the incident.
 
@@ -248,13 +249,14 @@ def watch(
     Args:
         signals: values by step of the new branch, at least those of the plan.
         plan: an edited plan, or None for the one in the orders.
+        final: the run is over, so that no more will be seen.
 
     Raises:
-        IncidentError: out of order, or there is no plan.
+        IncidentError: out of order, there is no plan, or the run ended and nothing was seen.
     """
     incident.check("watch")
     plan = plan or watch_plan(incident)
-    result = evaluate_watch(plan, signals)
+    result = evaluate_watch(plan, signals, final=final)
     incident.record(
         "note" if result.verdict == "running" else "watch",
         actor=actor,

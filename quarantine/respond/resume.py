@@ -21,6 +21,7 @@ from ...loader.files import exclusive_lock, publish_new, write_atomic
 from ...loader.formats import canonical_json, check_format, parse_json, sha256_hex
 from ...loader.revision_store import load_revision
 from ...loader.run_launch import launch_token
+from ...loader.run_locks import live_holder
 from .checkpoints import newer_checkpoint
 from .rewind import Checkpoint
 from .watchplan import WatchPlan
@@ -182,6 +183,12 @@ def resume(run: Run, *, launch: str | None = None) -> Resume | None:
         )
     _take(run.path, orders, launch_token(launch, os.environ, processes=1))
     return orders
+
+
+def trains(run: Run) -> bool:
+    """Return whether a trainer holds the run now, as far as its locks can tell; no trial counts."""
+    slots = sorted((run.path / "locks").glob("rank-*.lock"))
+    return any(live_holder(slot) is not None for slot in slots)
 
 
 def _take(run_path: Path, orders: Resume, launch: str) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -49,13 +49,27 @@ class Selection:
             )
 
 
+StepRows = Callable[[int, int], Sequence[Mapping[str, Any]]]
+"""From first and last step to rows with step, epoch, first_position, end_position."""
 _SINGLE = ("content", "copies_of", "positions", "shard", "source", "steps")
 
 
 def select(
-    selection: Selection, manifest: Manifest, *, plan_id: str, ledger: StepSource | None = None
+    selection: Selection,
+    manifest: Manifest,
+    *,
+    plan_id: str,
+    ledger: StepSource | None = None,
+    positions: StepRows | None = None,
 ) -> Scope:
     """Return the scope; content is searched for in the corpus, steps are asked of the ledger.
+
+    Args:
+        selection: what was named.
+        manifest, plan_id: of the run.
+        ledger: knows which documents the steps named were fed.
+        positions: gives the rows of steps for `skip_scope`, where the scope shall name the
+            positions of steps as well, so that a release gives back what was skipped.
 
     Raises:
         NotFound: the corpus has no such document, content, shard or source.
@@ -73,7 +87,7 @@ def select(
         return _part(manifest, selection)
     if selection.positions is not None:
         return Scope(kind="positions", ranges=(parse_positions(selection.positions, plan_id),))
-    return _steps(selection.steps or "", ledger)
+    return _steps(selection.steps or "", ledger, plan_id, positions)
 
 
 def action_for(selection: Selection, asked: str | None) -> str:
@@ -154,8 +168,12 @@ def _part(manifest: Manifest, selection: Selection) -> Scope:
     return Scope(kind="source", value=selection.source or "")
 
 
-def _steps(text: str, ledger: StepSource | None) -> Scope:
+def _steps(text: str, ledger: StepSource | None, plan_id: str, positions: StepRows | None) -> Scope:
     if ledger is None:
         raise UsageError("steps can only be named for a run with a ledger")
     first, last = parse_steps(text)
-    return window_scope(ledger, first, last)
+    scope = window_scope(ledger, first, last)
+    if positions is None:
+        return scope
+    skipped = skip_scope(positions(first, last), plan_id=plan_id, first=first, last=last)
+    return replace(scope, ranges=skipped.ranges)

@@ -22,11 +22,15 @@ _RETRYABLE = frozenset((408, 425, 429, 500, 502, 503, 504))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What came back; status 0 means that no answer came, `words` says why."""
+    """What came back; status 0 means that no answer came, `words` says why.
+
+    `reference` is what the receiver calls the thing that was made or changed, where it says so.
+    """
 
     status: int
     body: bytes
     words: str
+    reference: str = ""
 
     @property
     def ok(self) -> bool:

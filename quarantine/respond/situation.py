@@ -7,7 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...loader.errors import IncidentError
+from ...loader.lineage import owner
 from .checkpoints import start_of
+from .machine import ways_out
+from .operations import branch_of_spike
 from .rewind import Checkpoint, plan_rewind
 
 if TYPE_CHECKING:
@@ -26,7 +29,10 @@ class Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """What an on-call engineer needs to decide, in words and numbers."""
+    """What an on-call engineer needs to decide, in words and numbers.
+
+    `next` is the command for the next step, `otherwise` the commands for what else may be done now.
+    """
 
     id: str
     state: str
@@ -39,6 +45,7 @@ class Situation:
     waiting: str
     rewinding: str
     next: str
+    otherwise: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return the screen as a JSON object."""
@@ -64,15 +71,19 @@ def pace_of(ledger: Any) -> Pace:
 
 
 def situation(
-    incident: Incident, run: Run, pace: Pace, checkpoints: Sequence[Checkpoint]
+    incident: Incident,
+    run: Run,
+    pace: Pace,
+    checkpoints: Sequence[Checkpoint],
+    *,
+    spiked_to: int,
 ) -> Situation:
-    """Return the screen for an incident of a run that goes at `pace` and has `checkpoints`."""
+    """Return the screen for an incident of a run that goes at `pace` and has `checkpoints`.
+
+    `spiked_to` is the last step of the branch that spiked.
+    """
     opened = incident.opening().summary
-    rewound = incident.last("rewind")
-    trained = pace.step
-    if rewound is not None:
-        trained = rewound.summary["step"] + rewound.summary["steps_lost"]
-    bad = max(trained - opened["onset"] + 1, 0)
+    bad = max(spiked_to - opened["onset"] + 1, 0)
     target, lost = _target(incident, run, checkpoints, opened["onset"], pace.step)
     return Situation(
         id=incident.id,
@@ -84,11 +95,12 @@ def situation(
         bad_steps=bad,
         rewind_to=target,
         rewind_steps=lost,
-        waiting=_waiting(bad, pace, rewound is not None),
+        waiting=_waiting(bad, pace, left=_left(incident, run, opened["onset"])),
         rewinding="the run has no start to go back to"
         if target is None or lost is None
         else f"going back to step {target} repeats {lost} steps{_cost(lost, pace)}",
         next=next_command(incident, run),
+        otherwise=other_commands(incident, run),
     )
 
 
@@ -100,8 +112,25 @@ def next_command(incident: Incident, run: Run) -> str:
     return f"shardward incident {step} {incident.id} --run {run.path}"
 
 
-def _waiting(bad: int, pace: Pace, rewound: bool) -> str:
-    if rewound:
+def other_commands(incident: Incident, run: Run) -> tuple[str, ...]:
+    """Return the commands for what else the order of the response allows now."""
+    words = {act: f'{act} {incident.id} --reason "WHY"' for act in ways_out(incident.case())}
+    if incident.case().next_step == "confirm" and incident.last("attempt") is not None:
+        words = {"confirm": f'confirm {incident.id} --accept "WHY"', **words}
+    return tuple(f"shardward incident {each} --run {run.path}" for each in words.values())
+
+
+def _left(incident: Incident, run: Run, onset: int) -> bool:
+    """Return whether the run has left the branch that spiked, in this round or before."""
+    piece = branch_of_spike(incident, run)
+    if piece is None:
+        return False
+    spiked, now = (owner(run.lineage(each), onset) for each in (piece, None))
+    return spiked is None or now is None or now.piece != spiked.piece
+
+
+def _waiting(bad: int, pace: Pace, *, left: bool) -> str:
+    if left:
         return f"{bad} steps had been trained since the onset{_cost(bad, pace)} at the rewind"
     return (
         f"{bad} steps have been trained since the onset{_cost(bad, pace)}; every step more is "

@@ -169,14 +169,21 @@ def generate_watch_plan(
     )
 
 
-def evaluate_watch(plan: WatchPlan, signals: Mapping[str, Series]) -> WatchResult:
+def evaluate_watch(
+    plan: WatchPlan, signals: Mapping[str, Series], *, final: bool = False
+) -> WatchResult:
     """Return how the watch stands, given each signal's values by step.
+
+    With `final` the run is over: what was seen is all there will be, and it is judged.
 
     A loss that is not finite is a strike; another signal that is not finite counts as not logged,
     as in the monitor, since a loss scale that is searched for overflows. Where the loss is watched
     too, another signal makes a recurrence only beside a loss over its level: gradient norms strike
     twice in a row on healthy runs. The verdict is `running` until every watched signal was logged
     at or after the last step.
+
+    Raises:
+        IncidentError: the run is over and nothing that is watched was seen.
     """
     witness = _risen_loss(plan, signals)
     judged = [
@@ -203,18 +210,25 @@ def evaluate_watch(plan: WatchPlan, signals: Mapping[str, Series]) -> WatchResul
     if struck:
         first = min(struck, key=lambda each: each.struck or (0, 0))
         return result("recurrence", f"{first.signal} struck again", first.struck)
-    if slowest.seen_to < plan.last:
+    if slowest.seen_to < plan.last and not final:
         reason = f"{slowest.signal} was seen to step {slowest.seen_to} of {plan.last}"
         return result("running", reason)
     if all(math.isnan(each.level) for each in judged):
         named = ", ".join(levels)
+        if final:
+            raise IncidentError(
+                f"none of {named} was logged in steps {plan.first} to {plan.last}, so the watch "
+                "saw nothing and cannot end; let the run go on, or leave the incident (escalate)"
+            )
         return result("running", f"{named} was not logged in steps {plan.first} to {plan.last}")
     high = [each for each in judged if each.high and (each.signal == LOSS or witness is None)]
     if high:
         named = ", ".join(each.signal for each in high)
         reason = f"{named} did not come back to the trend before the onset"
         return result("recurrence", reason, min(each.high or (0, 0) for each in high))
-    return result("clear", "no recurrence, back on the trend")
+    ended = max(each.seen_to for each in judged)
+    early = f" to step {ended}, where the run ended" if final and ended < plan.last else ""
+    return result("clear", f"no recurrence, back on the trend{early}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,147 @@
+"""`shardward incident`: what else may be done, giving steps back, and watches of ended runs."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from helpers_incident import Desk, train
+from helpers_respond import make_corpus
+
+from shardward.cli.main import cli
+from shardward.loader.manifest import Manifest
+from shardward.loader.stream import ShardLoader
+from shardward.quarantine.ledger import Ledger
+from shardward.quarantine.respond import gather
+from shardward.quarantine.respond.incident import Incident, IncidentStore
+from shardward.quarantine.respond.resume import resume
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+    return make_corpus(tmp_path_factory.mktemp("corpus"), documents=300, group=10)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, manifest: Manifest) -> Desk:
+    return Desk(tmp_path, manifest)
+
+
+def shardward(desk: Desk, *words: str) -> Result:
+    return CliRunner().invoke(cli, [*words, "--run", str(desk.run.path)])
+
+
+def test_a_reopened_incident_says_what_else_may_be_done_and_what_was_trained(desk: Desk) -> None:
+    desk.go("resume")
+    desk.train_on()
+    desk.json("reopen", "INC-0001", "--reason", "the skip was too short", "--yes")
+
+    shown = desk.json("page", "INC-0001")
+
+    assert shown["bad_steps"] == 11
+    assert "had been trained since the onset" in shown["waiting"]
+    words = [command.split()[2] for command in shown["otherwise"]]
+    assert words == ["dismiss", "recover", "escalate"]
+
+
+def test_the_page_of_an_unconfirmed_incident_names_accept(desk: Desk, tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("step,loss\n" + "".join(f"{step},3.0\n" for step in range(1, 70)))
+    desk.json("open", "--onset", "60", "--yes")
+    assert "--accept" not in desk.type("page", "INC-0001").output
+    desk.json("confirm", "INC-0001", "--log", str(log), "--yes")
+
+    shown = desk.json("page", "INC-0001")
+
+    assert shown["otherwise"][0].startswith("shardward incident confirm INC-0001 --accept")
+    assert any(" dismiss " in command for command in shown["otherwise"])
+
+
+def test_every_command_that_a_page_names_is_one_that_works(desk: Desk) -> None:
+    desk.go("rewind")
+
+    for command in desk.json("page", "INC-0001")["otherwise"]:
+        words = command.replace('"WHY"', "why").split()[1:]
+        assert shardward_words(words).exit_code == 0
+
+
+def shardward_words(words: list[str]) -> Result:
+    return CliRunner().invoke(cli, words, env={"SHARDWARD_ACTOR": "kim"})
+
+
+def test_a_released_window_gives_its_skipped_positions_back(desk: Desk) -> None:
+    desk.go("skip")
+    words = ("release", "--steps", "60-63", "--incident", "INC-0001", "--reason", "harmless")
+    desk.quarantine(*words)
+    desk.quarantine("publish")
+
+    changed = json.loads(shardward(desk, "quarantine", "diff", "1", "2", "--json").stdout)
+    listed = json.loads(shardward(desk, "quarantine", "list", "--json").stdout)
+
+    with Ledger.open(desk.run) as ledger:
+        rows = ledger.steps(60, 65, 1).to_pylist()
+    left = [(skip["start"], skip["end"]) for skip in listed["skips"]]
+    assert left == [(rows[4]["first_position"], rows[5]["end_position"])]
+    assert [each["start"] for each in changed["skips_released"]] == [rows[0]["first_position"]]
+
+
+def test_a_reopened_round_is_about_the_branch_that_spiked_in_its_causes_too(desk: Desk) -> None:
+    desk.go("resume")
+    desk.train_on()
+    desk.json("reopen", "INC-0001", "--reason", "the skip was too short", "--yes")
+
+    assert gather._branches(desk_incident(desk), desk.run) == [("run", 1, 1)]
+
+
+def desk_incident(desk: Desk) -> Incident:
+    return IncidentStore(desk.run.path).get("INC-0001")
+
+
+def test_a_watch_of_a_run_that_is_over_is_judged_by_what_was_seen(desk: Desk) -> None:
+    desk.go("resume")
+    orders = resume(desk.run)
+    assert orders is not None
+    train(desk.run, desk.manifest, steps=57, cursor=orders.cursor, reason="rewind")
+
+    assert "say --final" in desk.type("watch", "INC-0001", "--yes").output
+    ended = desk.json("watch", "INC-0001", "--final", "--yes")
+
+    assert (ended["verdict"], ended["seen_to"]) == ("clear", 57)
+    assert "the run ended" in ended["reason"]
+    assert desk.json("file", "INC-0001", "--yes")["state"] == "filed"
+
+
+def test_following_a_watch_ends_with_the_trainer(desk: Desk) -> None:
+    desk.go("resume")
+    orders = resume(desk.run)
+    assert orders is not None
+
+    def work() -> None:
+        with ShardLoader(
+            desk.manifest,
+            desk.run.plan(),
+            run=desk.run,
+            batch=2,
+            cursor=orders.cursor,
+            reason="rewind",
+        ) as loader:
+            for batch in islice(loader, 4):
+                loader.observe(batch.step, loss=2.8, grad_norm=1.0)
+                started.set()
+                time.sleep(0.2)
+
+    started = threading.Event()
+    trainer = threading.Thread(target=work)
+    trainer.start()
+    started.wait(20)
+
+    result = desk.type("watch", "INC-0001", "--follow", "0.1", "--yes", "--json")
+    trainer.join()
+
+    said = json.loads(result.stdout)
+    assert (said["verdict"], said["seen_to"]) == ("running", 54)
