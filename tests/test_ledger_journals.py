@@ -147,18 +147,28 @@ def test_D7_a_journal_cut_at_every_byte_of_its_last_step(tmp_path: Path) -> None
     data = path.read_bytes()
     delivered = [frame for frame in read_journal(path).frames if frame.kind == Kind.DELIVERED]
     first, last = delivered[-1].offset, delivered[-1].end
-    for size in range(first, last + 1):
-        path.write_bytes(data[:size])
-        with Ledger.open(run, path=tmp_path / "x.duckdb") as ledger:
-            tails = [problem.serious for problem in ledger.check()]
+    with Ledger.open(run, ingest_seconds=0) as ledger:
+        for size in range(first, last + 1):
+            path.write_bytes(data[:size])
+            ledger.ingest()
+            tails = [problem.serious for problem in ledger.journal_problems()]
             assert ledger.last_step() == (3 if size == last else 2)
             assert tails == ([False] if first < size < last else [])
-        if size % 40 == 0:
-            with JournalWriter(path) as writer:
-                writer.append(prepare_delivered(slice_of(3, 1, 0, 1)))
-            with Ledger.open(run, path=tmp_path / "x.duckdb") as ledger:
-                assert ledger.step_documents(3)["doc"].to_pylist() == list(range(16, 24))
-        (tmp_path / "x.duckdb").unlink()
+
+
+@pytest.mark.parametrize("left", [1, 20, 39, 40, 41, 90])
+def test_D7_what_is_appended_to_a_torn_journal_is_read(tmp_path: Path, left: int) -> None:
+    run = make_run(tmp_path / "run")
+    train(run, range(1, 3))
+    path = run.journal_path(1, 0)
+    (torn,) = [frame.offset for frame in read_journal(path).frames
+               if frame.kind == Kind.DELIVERED and frame.step == 2]  # fmt: skip
+    os.truncate(path, torn + left)
+    with JournalWriter(path) as writer:
+        writer.append(prepare_delivered(slice_of(2, 1, 0, 1)))
+    with Ledger.open(run) as ledger:
+        assert ledger.step_documents(2)["doc"].to_pylist() == list(range(8, 16))
+        assert [problem.kind for problem in ledger.check()] == ["journal_damage"]
 
 
 def test_an_empty_journal_or_a_torn_first_record_is_no_damage(run: Run, tmp_path: Path) -> None:

@@ -48,6 +48,8 @@ def disagreements(
     database: Database, spans: tuple[Span, ...], *, limit: int = 100
 ) -> tuple[Problem, ...]:
     """Return the steps in `spans` that replicas or ranks recorded differently."""
+    if not spans:
+        return ()
     where = condition(spans)
     return (*_replicas(database, where, limit), *_ranks(database, where, limit))
 

@@ -38,6 +38,8 @@ class Database:
 
     Attributes:
         ingesting: held by the thread that reads journals, from watermark to commit.
+        history: the rows of pieces and lineage that this process found or put there, to save
+            reading them again; None at first.
         migrated_from: the schema version that opening brought up to date, or None.
 
     Raises:
@@ -63,6 +65,7 @@ class Database:
         self._connection = connect(path, memory=memory, threads=threads, wait=wait)
         self._write_lock = threading.Lock()
         self.ingesting = threading.Lock()
+        self.history: object = None
         self.migrated_from: int | None = None
         try:
             with self._cursor() as cursor, self.reading():

@@ -7,7 +7,7 @@ transaction, so a killed ingester leaves either all of a slice or nothing of it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -78,8 +78,9 @@ def ingest(
     sync_history(database, run)
     slices: list[_Slice] = []
     with database.ingesting:
+        known = watermarks(database)
         while seconds is None or not slices or time.monotonic() - started < seconds:
-            part = _slice(database, run, slice_bytes)
+            part = _slice(database, run, known, slice_bytes)
             if part is None:
                 break
             slices.append(part)
@@ -90,9 +91,9 @@ def ingest(
         ids=sum(part.ids for part in slices),
         bytes=sum(part.bytes for part in slices),
         slices=len(slices),
-        unread_bytes=sum(size - read for _, read, size in unread(database, run)),
+        unread_bytes=sum(size - read for _, read, size in _behind(run, known)),
         seconds=time.monotonic() - started,
-        disagreements=disagreements(database, _spans(slices)),
+        disagreements=disagreements(database, _shared(run, _spans(slices))),
     )
 
 
@@ -108,6 +109,19 @@ def _spans(slices: Sequence[_Slice]) -> tuple[Span, ...]:
     )
 
 
+def _shared(run: Run, spans: tuple[Span, ...]) -> tuple[Span, ...]:
+    """Return those of `spans` in which there is anyone to disagree with."""
+    if not spans:
+        return ()
+    pieces = run.pieces()
+    return tuple(
+        span
+        for span in spans
+        if span.piece > len(pieces)
+        or pieces[span.piece - 1].dp_size * pieces[span.piece - 1].replicas > 1
+    )
+
+
 def watermarks(database: Database) -> dict[str, int]:
     """Return how many bytes of each journal have been read."""
     return dict(database.rows("SELECT journal, read_bytes FROM journals"))
@@ -115,7 +129,10 @@ def watermarks(database: Database) -> dict[str, int]:
 
 def unread(database: Database, run: Run) -> list[tuple[Path, int, int]]:
     """Return (journal, bytes read, bytes there) of every journal that has more to read."""
-    known = watermarks(database)
+    return _behind(run, watermarks(database))
+
+
+def _behind(run: Run, known: Mapping[str, int]) -> list[tuple[Path, int, int]]:
     found = [(path, known.get(path.name, 0), path.stat().st_size) for path in run.journals()]
     return [(path, read, size) for path, read, size in found if size > read]
 
@@ -124,10 +141,13 @@ def sync_history(database: Database, run: Run) -> None:
     """Bring the tables `pieces` and `lineage` up to the run's files."""
     pieces = [_piece_row(piece) for piece in run.pieces()]
     spans = [(span.piece, span.first, span.last) for span in run.lineage()]
+    if database.history == (pieces, spans):
+        return  # this process put it there, and no other can change it meanwhile
     if (
         database.rows("SELECT * FROM pieces ORDER BY piece") == pieces
         and database.rows("SELECT * FROM lineage ORDER BY piece") == spans
     ):
+        database.history = (pieces, spans)
         return
     with database.transaction() as cursor:
         for name, rows in (("pieces", pieces), ("lineage", spans)):
@@ -135,6 +155,7 @@ def sync_history(database: Database, run: Run) -> None:
             for row in rows:
                 marks = ", ".join("?" * len(row))
                 cursor.execute(f"INSERT INTO {name} VALUES ({marks})", list(row))  # noqa: S608
+    database.history = (pieces, spans)
 
 
 def _piece_row(piece: Piece) -> tuple[object, ...]:
@@ -154,22 +175,23 @@ def _piece_row(piece: Piece) -> tuple[object, ...]:
     )
 
 
-def _slice(database: Database, run: Run, slice_bytes: int) -> _Slice | None:
-    """Ingest one slice; None when no journal holds a whole new record.
+def _slice(database: Database, run: Run, known: dict[str, int], slice_bytes: int) -> _Slice | None:
+    """Ingest one slice and move `known` on; None when no journal holds a whole new record.
 
     The journals of one piece at a time, so that the rows of a piece lie together.
     """
-    pending = unread(database, run)
+    pending = _behind(run, known)
     for _, group in groupby(pending, key=lambda entry: entry[0].name[:PIECE_NAME]):
         journals = [(path, read) for path, read, _ in group]
-        part = _slice_of(database, journals, max(slice_bytes // len(journals), LEAST_SHARE))
+        share = max(slice_bytes // len(journals), LEAST_SHARE)
+        part = _slice_of(database, journals, known, share)
         if part is not None:
             return part
     return None
 
 
 def _slice_of(
-    database: Database, journals: Sequence[tuple[Path, int]], share: int
+    database: Database, journals: Sequence[tuple[Path, int]], known: dict[str, int], share: int
 ) -> _Slice | None:
     rows = Rows()
     marks: list[tuple[str, int, int]] = []
@@ -189,6 +211,7 @@ def _slice_of(
     with database.transaction() as cursor:
         _insert(cursor, rows)
         _mark(cursor, marks)
+    known.update((name, end) for name, _, end in marks)
     return _Slice(
         records=records,
         ids=rows.ids,

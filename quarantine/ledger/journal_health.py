@@ -33,7 +33,6 @@ def journal_problems(database: Database, run: Run, *, limit: int = 100) -> tuple
         *_beginnings(database, run),
         *_tails(database, run),
         *_lost(database, run),
-        *_unheard(database, run),
     ]
     # A crash of a node tears many tails; those notes must not push a problem out.
     return tuple(sorted(found, key=lambda problem: not problem.serious)[:limit])
@@ -103,11 +102,12 @@ def _lost(database: Database, run: Run) -> Iterator[Problem]:
     """Journals that were read and are gone are left to `_shortages`."""
     known = watermarks(database)
     claims = _claims(database, run)
+    unheard = silent_pieces(run, known)
     ends = dict(database.rows("SELECT piece, max(step) FROM deliveries GROUP BY piece"))
     for piece in run.pieces():
         claim = claims.get(piece.piece)
         if claim is None or claim[0] < piece.first_step:
-            yield from _silent(run, piece, known)
+            yield from _silent(run, piece, known, unheard.get(piece.piece))
             continue
         missing = [
             path for path in _journals(run, piece) if path.name not in known and not path.exists()
@@ -131,24 +131,20 @@ def _lost(database: Database, run: Run) -> Iterator[Problem]:
             )
 
 
-def _silent(run: Run, piece: Piece, known: Container[str]) -> Iterator[Problem]:
-    """A note for pieces that the head has left; those of its history are `_unheard`."""
-    kept = {span.piece for span in run.lineage()}
-    if piece.piece not in kept and not any(
-        path.name in known or path.exists() for path in _journals(run, piece)
-    ):
-        yield Problem(
-            kind="piece_silent",
-            serious=False,
-            message=f"piece {piece.piece} has no journal: its trainer ended before it recorded "
-            "anything, or the journal is gone",
-            piece=piece.piece,
-        )
-
-
-def _unheard(database: Database, run: Run) -> Iterator[Problem]:
-    for words, piece in silent_pieces(run, watermarks(database)).items():
-        yield Problem(kind="piece_silent", serious=True, message=words, piece=piece)
+def _silent(
+    run: Run, piece: Piece, known: Container[str], unheard: str | None
+) -> Iterator[Problem]:
+    """A problem for a piece of the head's history, said in `unheard`; a note for any other."""
+    if any(path.name in known or path.exists() for path in _journals(run, piece)):
+        return
+    yield Problem(
+        kind="piece_silent",
+        serious=unheard is not None,
+        message=unheard
+        or f"piece {piece.piece} has no journal: its trainer ended before it recorded anything, "
+        "or the journal is gone",
+        piece=piece.piece,
+    )
 
 
 def _journals(run: Run, piece: Piece) -> Iterator[Path]:

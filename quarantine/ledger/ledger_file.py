@@ -145,7 +145,7 @@ class LedgerFile:
     def lost_journals(self) -> tuple[str, ...]:
         """Return, in words, which journals are plainly gone or cut; `check` looks closer."""
         read = watermarks(self.database)
-        return (*shortfalls(self.run, read), *silent_pieces(self.run, read))
+        return (*shortfalls(self.run, read), *silent_pieces(self.run, read).values())
 
     def mend(self, broken: Database, error: Damaged, *, anew: bool) -> None:
         """Open the file again in the place of `broken`, or build it anew from the journals."""

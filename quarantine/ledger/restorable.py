@@ -21,8 +21,8 @@ def shortfalls(run: Run, read: Mapping[str, int]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def silent_pieces(run: Run, known: Container[str]) -> dict[str, int]:
-    """Return the pieces of the head's history that have no journal on any rank, in words.
+def silent_pieces(run: Run, known: Container[str]) -> dict[int, str]:
+    """Return the pieces of the head's history that have no journal on any rank, and the words.
 
     A trainer opens its journal as it opens its piece, so hardly any crash leaves such a piece.
 
@@ -41,7 +41,7 @@ def silent_pieces(run: Run, known: Container[str]) -> dict[str, int]:
                 "or the trainer was killed before its first record; restore it from a copy, or "
                 "start again from the last checkpoint"
             )
-            found[words] = span.piece
+            found[span.piece] = words
     return found
 
 
