@@ -241,14 +241,15 @@ def note(frame: Frame) -> NoteRecord:
 
 def finite_json(value: Any) -> Any:
     """Return `value` with every float that JSON lacks as a string, numpy scalars as plain ones."""
-    if isinstance(value, Mapping):
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else json.dumps(value)
+    # A plain dict is asked for first: asking an abstract class is slow.
+    if isinstance(value, (dict, Mapping)):
         return {str(name): finite_json(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [finite_json(item) for item in value]
-    if isinstance(value, np.generic):
-        return finite_json(value.item())
-    if isinstance(value, float) and not math.isfinite(value):
-        return json.dumps(value)
     return value
 
 
