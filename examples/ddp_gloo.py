@@ -1,6 +1,9 @@
 """Data-parallel training with plain DDP over gloo: each rank reads its slice of every step.
 
 Usage: torchrun --standalone --nproc-per-node 2 examples/ddp_gloo.py MANIFEST RUN STEPS
+MANIFEST is what `shardward corpus index` made of a text corpus. RUN is made by rank 0 if it is not
+there yet, while the other ranks wait. STEPS are taken per start.
+
 The id that torchrun gives each start (`--standalone`, or `--rdzv-id` on several nodes) tells the
 ranks that they belong together, so they share one branch piece of the run. Started again at another
 number of ranks, the job goes on in the same order, as long as the batch of 24 divides.
@@ -21,10 +24,20 @@ from shardward.loader.torch import TorchLoader
 BATCH = 24
 
 
-def main(manifest: str, run_path: str, steps: int) -> None:
+def open_run(path: str, manifest: Manifest, rank: int) -> Run:
+    """Open the run at `path` on every rank; the first one makes it if there is none."""
+    if rank == 0 and not (Path(path) / "run.json").exists():
+        plan = manifest.plan(seed=1, seq_len=128)
+        Run.create(path, plan=plan, manifest_path=manifest.path)
+    distributed.barrier()
+    return Run.open(path)
+
+
+def main(manifest_path: str, run_path: str, steps: int) -> None:
     distributed.init_process_group("gloo")
     rank, ranks = distributed.get_rank(), distributed.get_world_size()
-    run = Run.open(run_path)
+    manifest = Manifest.load(manifest_path)
+    run = open_run(run_path, manifest, rank)
     checkpoint = Path(run_path) / "checkpoint.pt"
     model = torch.nn.Sequential(torch.nn.Embedding(258, 32), torch.nn.Linear(32, 258))
     cursor = None
@@ -37,7 +50,7 @@ def main(manifest: str, run_path: str, steps: int) -> None:
     topology = Topology(dp_rank=rank, dp_size=ranks)
 
     with ShardLoader(
-        Manifest.load(manifest), run.plan(), run=run, batch=BATCH, topology=topology, cursor=cursor
+        manifest, run.plan(), run=run, batch=BATCH, topology=topology, cursor=cursor
     ) as loader:
         for batch in TorchLoader(loader):
             logits = parallel(batch.tokens[:, :-1])

@@ -50,28 +50,29 @@ def test_the_plain_loop_trains_and_goes_on_where_it_was(tmp_path: Path) -> None:
     assert all(len(positions) == 8 for positions in found.values())
 
 
-def test_ddp_over_gloo_goes_on_at_another_number_of_ranks(tmp_path: Path) -> None:
-    blocks = [[f"block {b} text {t} " * 4 for t in range(12)] for b in range(8)]
+def test_ddp_over_gloo_makes_its_run_and_goes_on_at_another_number_of_ranks(tmp_path: Path) -> None:
+    blocks = [[f"block {b} text {t} " * 24 for t in range(12)] for b in range(8)]
     manifest = arrow_corpus(tmp_path, blocks)
-    plan = manifest.plan(seed=1, seq_len=24, window_blocks=2)
-    run = Run.create(tmp_path / "run", plan=plan, manifest_path=manifest.path)
-    with ShardLoader(manifest, plan, batch=24) as whole:
-        expected = {batch.step: batch.positions.tolist() for batch in whole}
+    run_path = tmp_path / "run"
 
     for ranks in (2, 1):
         subprocess.run(
             [
                 *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
                 *("--nproc-per-node", str(ranks), str(ROOT / "examples/ddp_gloo.py")),
-                *(str(manifest.path), str(run.path), "3"),
+                *(str(manifest.path), str(run_path), "3"),
             ],
             check=True,
             capture_output=True,
             env=QUIET,
         )
+    run = Run.open(run_path)
     found = delivered_positions(run)
+    with ShardLoader(manifest, run.plan(), batch=24) as whole:
+        expected = {batch.step: batch.positions.tolist() for batch in whole}
 
     assert sorted(found) == [1, 2, 3, 4, 5, 6]
+    assert [piece.topology["dp_size"] for piece in run.pieces()] == [2, 1]
     assert {step: sorted(positions) for step, positions in found.items()} == {
         step: sorted(expected[step]) for step in found
     }
