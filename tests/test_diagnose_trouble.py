@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 import torch
 from helpers_diagnose import Array, curve, gradients, pages, spiked, watch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from shardward.quarantine.diagnose.attribution import attribute
+from shardward.quarantine.diagnose.config import MonitorConfig
 from shardward.quarantine.diagnose.events import Event
 from shardward.quarantine.diagnose.evidence import Evidence
 from shardward.quarantine.diagnose.monitor import Monitor
@@ -211,3 +214,52 @@ def test_a_change_announced_for_a_step_on_a_device_stays_with_that_step(
 
     assert [event.onset for event in monitor.events] == [10]
     assert len(state["records"]["events"]) == 1
+
+
+@pytest.mark.parametrize(("last", "back"), [(5000, 1200), (2000, 1990), (900, 520)])
+def test_a_run_that_goes_back_is_judged_by_its_level_of_that_time(last: int, back: int) -> None:
+    loss = curve(6000, first=20.0)
+    again, jumped = Monitor(), Monitor()
+    for step in range(1, last + 1):
+        again.update(step, loss=float(loss[step - 1]))
+        jumped.update(step, loss=float(loss[step - 1]))
+    for step in range(back, back + 300):
+        again.update(step, loss=float(loss[step - 1]))
+        jumped.update(step, loss=float(loss[step - 1]) + 0.3)
+
+    assert again.pages == []
+    assert [page.onset for page in jumped.pages] == [back]
+
+
+def test_a_run_that_goes_back_to_its_start_is_learned_anew() -> None:
+    monitor = Monitor()
+    loss = curve(2000).tolist()
+    for value, step in zip(loss, range(600, 2600), strict=True):
+        monitor.update(step, loss=value)
+    for value, step in zip(loss, range(510, 2510), strict=True):
+        monitor.update(step, loss=value)
+
+    assert monitor.pages == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.lists(st.integers(20, 400), min_size=1, max_size=5))
+def test_any_rewinds_at_all_give_events_that_hold_together(seed: int, spans: list[int]) -> None:
+    random = np.random.default_rng(seed)
+    config = MonitorConfig(warmup_steps=10, window=16, divergence_steps=30, finite_points=5)
+    one, other = Monitor(config), Monitor(config)
+    step = 0
+    for span in spans:
+        step = int(random.integers(0, step + 1))
+        loss = 3 + random.normal(0, 0.02, span) + (random.random(span) < 0.05) * 5
+        loss[span // 2 :] += random.choice([0, 1, -2.9, math.nan])
+        for value in loss.tolist():
+            step += 1
+            one.update(step, loss=value, grad_norm=abs(value), signal=value)
+        other.load_state_dict(json.loads(json.dumps(one.state_dict())))
+        other.update(step + 1, loss=3.0)
+
+    for event in one.events:
+        assert event.onset <= event.detected
+        assert event.end is None or event.end >= event.onset
+    assert [event.number for event in one.events] == sorted({e.number for e in one.events})

@@ -39,6 +39,7 @@ class Baseline:
         self._last = 0.0
         self._fit: tuple[float, float, float, float] | None = None
         self._stale = 0
+        self._trail = Trail()
 
     @property
     def points(self) -> int:
@@ -96,6 +97,7 @@ class Baseline:
         self._x[end] = self._last
         self._y[end] = y
         self._end = end + 1
+        self._trail.add(self._last, y)
         self._stale += 1
         if self._stale >= REFIT or self._end < 2 * self._least:
             self._fit = None
@@ -110,6 +112,23 @@ class Baseline:
         self._enough = min(self._least, LEAST_AFTER_RESTART)
         self._fit = None
 
+    def rewind(self, step: int) -> None:
+        """Say that the run goes on from `step`, before the points held.
+
+        They are moved to where the run was then, so that it is judged by its level of that time;
+        where that is not known any more, it is learned anew.
+        """
+        x = math.log(step + 1.0) if step > 0 else 0.0
+        then, now = self._trail.level(x), self._trail.level(self._last)
+        self._trail.cut(x)
+        if then is None or now is None:
+            self._end, self._fit = 0, None
+            return
+        held = slice(max(self._end - self.window, 0), self._end)
+        self._x[held] += x - self._last
+        self._y[held] += then - now
+        self._last, self._fit = x, None
+
     def state_dict(self) -> dict[str, Any]:
         """Return the points held, as JSON."""
         first = self._end - self.points
@@ -119,6 +138,7 @@ class Baseline:
             "enough": self._enough,
             "fit": None if self._fit is None else list(self._fit),
             "stale": self._stale,
+            "trail": self._trail.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -131,6 +151,7 @@ class Baseline:
         fit = state["fit"]
         self._fit = None if fit is None else (fit[0], fit[1], fit[2], fit[3])
         self._stale = state["stale"]
+        self._trail.load_state_dict(state["trail"])
 
     def _compact(self) -> None:
         held = self.window
@@ -155,6 +176,54 @@ class Baseline:
         bend = max(0.0, _median(rest[-max(8, self.window // 8) :]) - middle)
         scale = abs(mean) if self._relative else 1.0
         return centre, slope, mean + middle + bend, max(deviation, self._floor * scale, 1e-12)
+
+
+class Trail:
+    """Where a signal was in the whole run so far: at most `MOST` means of equally many points."""
+
+    EACH, MOST = 16, 256
+
+    def __init__(self) -> None:
+        self._marks: list[tuple[float, float]] = []
+        self._each = self.EACH
+        self._sums = [0.0, 0.0, 0.0]
+
+    def add(self, x: float, y: float) -> None:
+        """Take a point."""
+        sums = self._sums
+        sums[0] += 1
+        sums[1] += x
+        sums[2] += y
+        if sums[0] < self._each:
+            return
+        self._marks.append((sums[1] / sums[0], sums[2] / sums[0]))
+        self._sums = [0.0, 0.0, 0.0]
+        if len(self._marks) == self.MOST:
+            pairs = zip(self._marks[::2], self._marks[1::2], strict=True)
+            self._marks = [((a + c) / 2, (b + d) / 2) for (a, b), (c, d) in pairs]
+            self._each *= 2
+
+    def level(self, x: float) -> float | None:
+        """Return the level at `x`, None before the first mark."""
+        if not self._marks or x < self._marks[0][0]:
+            return None
+        places, levels = zip(*self._marks, strict=True)
+        return float(np.interp(x, places, levels))
+
+    def cut(self, x: float) -> None:
+        """Forget what came after `x`."""
+        self._marks = [mark for mark in self._marks if mark[0] <= x]
+        self._sums = [0.0, 0.0, 0.0]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the marks as JSON."""
+        marks = [list(mark) for mark in self._marks]
+        return {"marks": marks, "each": self._each, "sums": list(self._sums)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take `state_dict` back."""
+        self._marks = [(float(x), float(y)) for x, y in state["marks"]]
+        self._each, self._sums = state["each"], list(state["sums"])
 
 
 def _median(values: NDArray[np.float64]) -> float:

@@ -140,7 +140,7 @@ class Monitor:
         following = self._rule.recovery
         spiking = None if following is None else following.event.number
         numbers = {spiking, self._diverged, *self._trouble.open_numbers()}
-        self._rule.rewound()
+        self._rule.rewound(step)
         self._trouble.interrupt()
         self._climb.restart()
         self._repeats.rewound(step)
@@ -206,7 +206,8 @@ class Monitor:
         climb = self._climb.update(step, loss, self._rule.yardstick.memory.correlation)
         if climb is None or self._rule.recovery is not None or self._diverged is not None:
             return []
-        event = self._repeats.judge(self._records.climbed(step, loss, climb), {})
+        climbed = self._records.climbed(step, loss, climb)
+        event = self._repeats.judge(climbed, {}, height=climb.level - climb.best)
         return [event, *self._regrouped()]
 
     def _regrouped(self) -> list[Event]:

@@ -65,17 +65,20 @@ class Repeats:
         self.muted: int | None = None
         self._reach = 0.0
 
-    def judge(self, event: Event, moved: Mapping[str, int]) -> Event:
+    def judge(
+        self, event: Event, moved: Mapping[str, int], *, height: float | None = None
+    ) -> Event:
         """Return the page `event`, named as a pattern, or made a notice if it is one of many.
 
-        `moved` holds the other signals that have moved, with the step where they did. What it
+        `moved` holds the other signals that have moved, with the step where they did, and
+        `height` is that of the rise where its peak is not. What it
         changes in earlier events is told by `regrouped`.
         """
         rise = Rise(
             number=event.number,
             onset=event.onset,
             baseline=event.baseline,
-            height=event.peak - event.baseline,
+            height=event.peak - event.baseline if height is None else height,
             sources=tuple(name for name in moved if name.startswith("share/")),
         )
         why, members = self._why(rise)

@@ -60,15 +60,17 @@ class SpikeRule:
         self._pending.clear()
         self._recent.clear()
 
-    def rewound(self) -> None:
-        """Say that the run was rewound: an open event is left behind."""
+    def rewound(self, step: int) -> None:
+        """Say that the run goes on from an earlier `step`: an open event is left behind."""
         self.recovery = None
         self.interrupt()
+        self.yardstick.rewind(step)
 
     def restart(self) -> None:
         """Forget the trend: what comes next is learned before it is judged."""
         self.yardstick.restart([], gradient=True)
-        self.rewound()
+        self.recovery = None
+        self.interrupt()
 
     def spacing(self) -> int:
         """Return how many steps apart the last points are."""

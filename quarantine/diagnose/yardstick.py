@@ -149,6 +149,13 @@ class Yardstick:
         self.memory.interrupt()
         self.pairs.interrupt()
 
+    def rewind(self, step: int) -> None:
+        """Say that the run goes on from an earlier `step`."""
+        self.loss.rewind(step)
+        self.gradient.rewind(step)
+        self.memory.interrupt()
+        self.pairs.interrupt()
+
     def _gradient(self, step: int, gradient: float | None) -> tuple[float, float]:
         if gradient is None or not self.gradient.ready:
             return 0.0, 1.0
