@@ -1,8 +1,9 @@
-"""python -m benchmarks.ledger [journal|compare|follow|ask|cold|faults] [--ids N] [--home DIR]."""
+"""python -m benchmarks.ledger PART… [--ids N] [--memory 2GB] [--home DIR]; parts: see README."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -16,7 +17,9 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=["journal", "compare"])
     parser.add_argument("--ids", type=float, default=1e8, help="ids in the large run")
     parser.add_argument("--home", type=Path, default=None, help="directory for the data")
+    parser.add_argument("--memory", default="2GB", help="setting that bounds the ledger's memory")
     given = parser.parse_args()
+    os.environ["SHARDWARD_LEDGER_MEMORY"] = given.memory
     if given.home is not None:
         given.home.mkdir(parents=True, exist_ok=True)
     home = Path(tempfile.mkdtemp(prefix="ledger-", dir=given.home))

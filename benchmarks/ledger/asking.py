@@ -38,7 +38,8 @@ def build(home: Path, ids: int) -> tuple[Run, Corpus, int]:
 def ingesting(run: Run, total: int) -> None:
     """Ingest on one DuckDB thread."""
     path = run.path / "ledger.duckdb"
-    database = Database(path, Owner.of(run), threads=1)
+    memory = os.environ["SHARDWARD_LEDGER_MEMORY"]
+    database = Database(path, Owner.of(run), memory=memory, threads=1)
     slices: list[float] = []
     last = [time.perf_counter()]
 
@@ -111,7 +112,12 @@ def questions(run: Run, corpus: Corpus, total: int) -> None:
                 p95_ms=round(percentile(found, 0.95) * 1e3, 2),
                 cpu_ms=round(busy * 1e3, 2),
             )
-    report("memory", peak_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+    report(
+        "memory",
+        ids=total,
+        setting=os.environ["SHARDWARD_LEDGER_MEMORY"],
+        peak_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+    )
 
 
 def cold(run: Run, total: int) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import duckdb
 
-from ...loader.errors import Busy, ShardwardError
+from ...loader.errors import Busy, ShardwardError, UsageError
 from .faults import damaged, is_damage
 
 # Small blocks and large row groups: a column of a row group fills its last block on average by
@@ -32,6 +32,7 @@ def connect(path: Path, *, memory: str, threads: int, wait: float) -> duckdb.Duc
     Raises:
         Busy: another process holds it; its pid is named.
         Damaged: it cannot be opened for what it holds.
+        UsageError: a limit that DuckDB does not know.
         ShardwardError: the file system refuses locks, or the file cannot be opened.
     """
     with ExitStack() as undo:
@@ -46,7 +47,10 @@ def connect(path: Path, *, memory: str, threads: int, wait: float) -> duckdb.Duc
                 }
             )
         except duckdb.Error as error:
-            raise ShardwardError(f"DuckDB does not start: {str(error).splitlines()[0]}") from error
+            raise UsageError(
+                f"DuckDB refuses {threads} threads or a memory limit of {memory!r} "
+                f"({str(error).splitlines()[0]}); a limit is, for example, 2GB"
+            ) from error
         undo.callback(connection.close)
         _attach(connection, path, time.monotonic() + wait)
         connection.execute("SET enable_external_access = false")
