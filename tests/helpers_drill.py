@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from shardward.cli.output import json_text
 from shardward.quarantine.drill.narrator import Advance
 from shardward.quarantine.drill.scale import Scale
 from shardward.quarantine.drill.texts import Text, machine_texts, name_order
@@ -31,6 +36,8 @@ SMALL = Scale(
     reaction=12,
     watch=30,
 )
+
+LEFT_OUT = {"seconds", "paths", "next"}
 
 
 @cache
@@ -55,7 +62,7 @@ class Quiet:
         self.phases: list[str] = []
         self.lines: list[str] = []
 
-    def phase(self, number: int, title: str) -> None:
+    def phase(self, number: int, total: int, title: str) -> None:
         self.phases.append(title)
 
     def say(self, line: str) -> None:
@@ -71,28 +78,35 @@ class Quiet:
         yield advance
 
 
-class Interrupting(Quiet):
-    """Presses Ctrl-C in the phase `where`, after `calls` reports of progress in it."""
+class Stopping(Quiet):
+    """Calls `stop` in the phase `where`, after it heard `calls` more things in it."""
 
-    def __init__(self, where: str, calls: int = 0) -> None:
+    def __init__(self, where: str, calls: int, stop: Callable[[], None]) -> None:
         super().__init__()
-        self._where = where
-        self._calls = calls
+        self._where, self._left, self._stop = where, calls, stop
 
-    def phase(self, number: int, title: str) -> None:
-        super().phase(number, title)
-        if title == self._where and not self._calls:
-            raise KeyboardInterrupt
+    def _heard(self) -> None:
+        if self.phases and self.phases[-1] == self._where:
+            self._left -= 1
+            if self._left < 0:
+                self._stop()
+
+    def phase(self, number: int, total: int, title: str) -> None:
+        super().phase(number, total, title)
+        self._heard()
+
+    def say(self, line: str) -> None:
+        super().say(line)
+        self._heard()
+
+    def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        super().table(title, columns, rows)
+        self._heard()
 
     @contextmanager
     def progress(self, description: str, total: int) -> Iterator[Advance]:
-        left = self._calls
-
         def advance(n: int = 1, note: str = "") -> None:
-            nonlocal left
-            left -= 1
-            if left == 0 and self.phases[-1] == self._where:
-                raise KeyboardInterrupt
+            self._heard()
 
         yield advance
 
@@ -105,8 +119,8 @@ class Hiding(Quiet):
         self._truth = truth
         self._hidden = truth.with_name("hidden.json")
 
-    def phase(self, number: int, title: str) -> None:
-        super().phase(number, title)
+    def phase(self, number: int, total: int, title: str) -> None:
+        super().phase(number, total, title)
         if title == "train":
             self._truth.rename(self._hidden)
 
@@ -114,3 +128,37 @@ class Hiding(Quiet):
         super().say(line)
         if line.startswith("rebuilt:"):
             self._hidden.rename(self._truth)
+
+
+def as_printed(result: dict[str, Any]) -> dict[str, Any]:
+    """Return a drill's result as `--json` prints it."""
+    printed: dict[str, Any] = json.loads(json_text({"schema_version": 1, **result}))
+    return printed
+
+
+def timeless(result: dict[str, Any]) -> dict[str, Any]:
+    """Return a drill's result without times, paths, branch numbers and what hangs on them."""
+    kept = {name: value for name, value in as_printed(result).items() if name not in LEFT_OUT}
+    for incident in kept["incidents"]:
+        incident.get("revision", {}).pop("digest", None)  # anchors the log, which holds times
+        del incident["orders"]  # names the revision's digest
+        del incident["refusal"], incident["replay"]["piece"]  # name branch pieces
+        incident.get("proof", {}).pop("piece", None)
+    if kept["rebuild"]:
+        del kept["rebuild"]["fingerprint"]  # the rebuilt shards name the revision, too
+    return kept
+
+
+def killed_at_each_phase(
+    out: Path, corpus: str, cause: str, kills: Mapping[str, int]
+) -> dict[str, Any]:
+    """Play a drill that is killed in each phase of `kills` and goes on; return its result."""
+    script = Path(__file__).with_name("helpers_drill_killed.py")
+    asked = {"out": str(out), "corpus": corpus, "cause": cause, "kills": dict(kills)}
+    played = subprocess.run(
+        [sys.executable, str(script), json.dumps(asked)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert played.returncode == 0, played.stderr
+    result: dict[str, Any] = json.loads(played.stdout)
+    return result

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from helpers_drill import SMALL, Hiding, Quiet, own_corpus
+from click.testing import CliRunner
+from helpers_drill import (
+    SMALL,
+    Hiding,
+    Quiet,
+    as_printed,
+    killed_at_each_phase,
+    own_corpus,
+    timeless,
+)
 from jsonschema import Draft202012Validator
 
-from shardward.cli.output import json_text
+from shardward.cli.main import cli
 from shardward.loader.manifest import Manifest
-from shardward.quarantine.drill.clock import TITLES
-from shardward.quarantine.drill.play import play
+from shardward.quarantine.drill.play import PHASES, play
 from shardward.schemas import load_schema
 
 
@@ -46,17 +55,12 @@ def incident(result: dict[str, Any]) -> dict[str, Any]:
     return only  # type: ignore[no-any-return]
 
 
-def as_printed(result: dict[str, Any]) -> dict[str, Any]:
-    printed: dict[str, Any] = json.loads(json_text({"schema_version": 1, **result}))
-    return printed
-
-
 def test_the_result_fits_its_schema(result: dict[str, Any]) -> None:
     Draft202012Validator(load_schema("drill.v1")).validate(as_printed(result))
 
 
 def test_every_phase_is_played_in_order(played: tuple[dict[str, Any], Quiet]) -> None:
-    assert tuple(played[1].phases) == TITLES
+    assert played[1].phases == list(PHASES["data"])
 
 
 def test_the_drill_passes_without_having_seen_the_truth(result: dict[str, Any]) -> None:
@@ -142,29 +146,56 @@ def test_scattered_members_lie_in_shards_that_the_window_never_touched(
         assert len(inside) in (3, SMALL.bulk)
 
 
-def test_two_drills_with_one_seed_agree_in_everything_but_time(
+KILLS = {
+    "corpus": 0,
+    "index": 1,
+    "train": 37,
+    "confirm": 4,
+    "identify": 1,
+    "rewind": 1,
+    "replay": 2,
+    "find": 2,
+    "quarantine": 5,
+    "resume": 27,
+    "watch": 1,
+    "file": 1,
+    "rebuild": 3,
+}
+"""Things that each phase says before it is killed."""
+
+
+def test_a_drill_that_is_killed_in_each_phase_ends_as_if_nobody_had_stopped_it(
     result: dict[str, Any], pattern: str, tmp_path: Path
 ) -> None:
-    again = play(Quiet(), out=tmp_path / "again", seed=0, corpus=pattern, scale=SMALL)
+    assert list(KILLS) == list(PHASES["data"])
+    again = killed_at_each_phase(tmp_path / "out", pattern, "data", KILLS)
 
     assert again["digests"] == result["digests"]
     assert again["corpus"] == result["corpus"]
-    assert _timeless(again) == _timeless(result)
+    assert timeless(again) == timeless(result)
 
 
-def _timeless(result: dict[str, Any]) -> dict[str, Any]:
-    left_out = {"seconds", "paths", "next"}
-    kept = {name: value for name, value in as_printed(result).items() if name not in left_out}
-    for incident in kept["incidents"]:
-        del incident["revision"]["digest"]  # anchors the decision log, which holds times
-        del incident["orders"]  # names the revision's digest
-    if kept["rebuild"]:
-        del kept["rebuild"]["fingerprint"]  # so do the rebuilt shards
-    return kept
+def test_every_command_of_the_response_is_kept_to_be_repeated(
+    result: dict[str, Any], home: Path
+) -> None:
+    state = json.loads((home / "drill.json").read_bytes())
+    ran = [each["command"] for done in state["done"].values() for each in done["commands"]]
+    kept = Path(result["paths"]["commands"]).read_text(encoding="utf-8").splitlines()
+    acts = ("open", "confirm", "identify", "rewind", "trial", "skip", "resume", "watch", "file")
+
+    assert sorted(line for line in kept if not line.startswith("#")) == sorted(ran)
+    assert all(any(f"shardward incident {act} " in line for line in ran) for act in acts)
+
+
+def test_what_to_type_next_works_as_typed(result: dict[str, Any]) -> None:
+    for line in result["next"][:-1]:  # the last one is another drill
+        words = shlex.split(line)
+        assert words[0] == "shardward"
+        assert CliRunner().invoke(cli, words[1:]).exit_code == 0, line
 
 
 def test_the_control_pages_nobody(pattern: str, tmp_path: Path) -> None:
-    clean = play(Quiet(), out=tmp_path / "clean", seed=0, corpus=pattern, salted=False, scale=SMALL)
+    clean = play(Quiet(), out=tmp_path / "clean", seed=0, corpus=pattern, cause="none", scale=SMALL)
 
     Draft202012Validator(load_schema("drill.v1")).validate(as_printed(clean))
     assert clean["incidents"] == []

@@ -1,149 +1,185 @@
-"""Phases 12 and 13: file the incident, and write the corpus without what was condemned."""
+"""The last phases: file the incident, write the corpus anew, and ask the record once more."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from ...loader.errors import IntegrityError
-from ...loader.index import build_manifest
-from ...loader.revision import Revision
+from ...loader.formats import canonical_json, parse_json, sha256_hex
+from ...loader.manifest import Manifest
 from ...loader.stream import ShardLoader
-from ..diagnose.attribution import attribute
-from ..diagnose.causes import Cause
-from ..diagnose.events import Event
-from ..diagnose.evidence import Evidence, Trial
-from ..diagnose.evidence import Window as Shares
-from ..ledger import Ledger
-from ..respond.curves import curves_json
-from ..respond.filing import Filed, file, write_report
-from ..respond.incident import Incident
-from ..respond.rebuild import rebuild
-from ..respond.rebuild_report import RebuildReport
-from ..respond.window import Window
-from ..search.detectors import detect_documents
-from .finding import Found
-from .rewinding import Replay
-from .session import ACTOR, Session, by_step, signals
+from .looking import monitor_check
+from .stage import Stage
 
-CURVES = ("loss", "grad_norm")
+ORDERED = (
+    "SELECT sha256(string_agg(concat_ws(',', step, rank, sample_position, doc, token_start, "
+    "token_count), ';' ORDER BY step, rank, sample_position, doc, token_start)) FROM segments "
+    "WHERE {where}"
+)
+SIGNALS = (
+    "SELECT sha256(string_agg(concat_ws(',', step, rank, name, value), ';' "
+    "ORDER BY step, rank, name)) FROM signals WHERE {where}"
+)
+Json = dict[str, Any]
 
 
-def attach_causes(
-    session: Session,
-    ledger: Ledger,
-    incident: Incident,
-    *,
-    event: Event,
-    window: Window,
-    found: Found,
-    replay: Replay,
-    recurred: bool,
-) -> list[Cause]:
-    """Rank the causes from all the evidence and store them with the trials."""
-    skipped = Trial(kind="skip", recurred=recurred)
-    causes = attribute(
-        Evidence(
-            event=event,
-            series=signals(ledger, branch=_branch(window)),
-            window=_shares(session, window, found),
-            trials=(
-                Trial(kind="replay", recurred=replay.recurred, bitwise=replay.bitwise),
-                skipped,
-            ),
-        )
-    )
-    incident.attach("causes", {"causes": [cause.to_json() for cause in causes]}, actor=ACTOR)
-    trials = [replay.to_json(), {"kind": "skip", "recurred": recurred}]
-    incident.attach("trials", {"trials": trials}, actor=ACTOR)
-    session.narrator.table(
-        "what caused it?",
-        ("cause", "confidence", "for", "against"),
-        [
-            (c.name, c.score, "; ".join(c.evidence_for), "; ".join(c.evidence_against))
-            for c in causes
-        ],
-    )
-    return causes
-
-
-def _shares(session: Session, window: Window, found: Found) -> Shares:
-    """Return the share of tokens in condemned documents, of the window and of its controls."""
-    tokens = window.documents["tokens"].to_pylist()
-    docs = window.documents["doc"].to_pylist()
-    flagged = sum(t for t, doc in zip(tokens, docs, strict=True) if doc in found.families)
-    controls = window.control_documents
-    usual = detect_documents(session.manifest.documents(controls, columns=("text",)), controls)
-    condemned = {finding.doc for finding in usual if finding.verdict}
-    return Shares(
-        flagged_share=flagged / sum(tokens),
-        control_share=len(condemned) / max(1, len(controls)),
-        controls=len(window.controls),
-    )
-
-
-def _branch(window: Window) -> int:
-    return int(window.segments["piece"][0].as_py())
-
-
-def attach_curves(
-    session: Session, ledger: Ledger, incident: Incident, pieces: Mapping[str, int]
-) -> None:
-    """Store loss and gradient norm of branch pieces by name, each from its own first step on."""
-    spans = {piece.piece: piece.fork_step + 1 for piece in session.run.pieces()}
-    branches = {}
-    for name, piece in pieces.items():
-        series = signals(ledger, *CURVES, branch=piece)
-        branches[name] = {n: by_step(each, spans[piece]) for n, each in series.items()}
-    incident.attach("curves", curves_json(branches), actor=ACTOR)
-
-
-def file_incident(session: Session, incident: Incident) -> Filed:
+def file(stage: Stage) -> Json:
     """File the incident: JSON, Markdown, HTML and a picture of the curves."""
-    filed = file(incident, session.run, actor=ACTOR, commands=_commands(session))
-    for path in filed.paths:
-        session.narrator.say(f"filed {path}")
-    return filed
+    led = stage.incident
+    filed = led.act("file")
+    home = stage.directory.run / "incidents" / led.id
+    paths = sorted(filed["paths"]) if filed else [str(p) for p in sorted(_reports(home))]
+    for path in paths:
+        stage.narrator.say(f"filed {path}")
+    report = parse_json((home / "incident.json").read_bytes(), where=str(home / "incident.json"))
+    if report["proof"]:
+        _show_proof(stage, report["proof"])
+    return {
+        "paths": paths,
+        "state": report["state"],
+        "outcome": report["outcome"],
+        "proof": report["proof"],
+        "causes": [{"name": c["name"], "score": c["score"]} for c in report["causes"]],
+    }
 
 
-def _commands(session: Session) -> list[str]:
-    return [f"shardward drill --seed {session.seed}"]
+def file_last(stage: Stage) -> Json:
+    """File the incident where nothing is left to rebuild."""
+    return {**file(stage), **ask_the_record(stage)}
 
 
-def rebuild_corpus(
-    session: Session, incident: Incident, revision: Revision
-) -> tuple[RebuildReport, dict[str, Any]]:
-    """Write the filtered corpus, index it, and load a batch of it.
+def _reports(home: Path) -> list[Path]:
+    return [*home.glob("incident.*"), *home.glob("curves.png")]
 
-    Returns:
-        The rebuild's report, and facts of the new manifest.
+
+def _show_proof(stage: Stage, proof: Json) -> None:
+    stage.narrator.table(
+        f"proved from the ledger: steps {proof['first']} to {proof['last']}",
+        ("statement", "holds", "checked"),
+        [(c["name"], "yes" if c["holds"] else "NO", c["checked"]) for c in proof["checks"]],
+    )
+
+
+def rebuild(stage: Stage) -> Json:
+    """Write the filtered corpus, index it, load a batch of it, and ask the record.
 
     Raises:
         IntegrityError: rows were lost, or the rebuilt corpus holds other documents.
     """
-    directory, manifest = session.directory, session.manifest
-    with session.narrator.progress("rebuild the corpus", manifest.documents_count) as advance:
-        report = rebuild(manifest, revision, directory.rebuilt, advance=advance)
-    child = build_manifest(
-        [str(directory.rebuilt)],
-        directory.rebuilt_manifest,
-        id_column="id",
-        source_column="source",
-    )
-    if child.documents_count != report.rows_out:
+    directory, session = stage.directory, stage.session
+    report = stage.shell.ask(
+        "rebuild", "--out", str(directory.rebuilt), "--incident", stage.incident.id,
+        *stage.run, "--yes",
+    )  # fmt: skip
+    shutil.rmtree(directory.rebuilt_manifest, ignore_errors=True)  # of a start before this one
+    child = stage.shell.ask(
+        "corpus", "index", str(directory.rebuilt), "--out", str(directory.rebuilt_manifest),
+        "--id-column", "id", "--source-column", "source",
+    )  # fmt: skip
+    if child["documents"] != report["rows_out"]:
         raise IntegrityError(
-            f"the rebuilt corpus holds {child.documents_count} documents, the rebuild wrote "
-            f"{report.rows_out}"
+            f"the rebuilt corpus holds {child['documents']} documents, the rebuild wrote "
+            f"{report['rows_out']}"
         )
-    plan = replace(session.plan, fingerprint=child.fingerprint)
-    with ShardLoader(child, plan, batch=session.scale.batch) as loader:
+    manifest = Manifest.load(directory.rebuilt_manifest)
+    plan = replace(session.plan, fingerprint=manifest.fingerprint)
+    with ShardLoader(manifest, plan, batch=stage.scale.batch) as loader:
         batch = next(loader)
-    incident.attach("rebuild", report.to_json(), actor=ACTOR)
-    write_report(incident, session.run, commands=_commands(session), state="filed")
-    session.narrator.say(
-        f"rebuilt: {report.rows_in} rows in = {report.rows_out} out + {report.removed} removed; "
-        f"indexed as {child.fingerprint[:12]} and loaded"
+    stage.narrator.say(
+        f"rebuilt: {report['rows_in']} rows in = {report['rows_out']} out + {report['removed']} "
+        f"removed; indexed as {child['fingerprint'][:12]} and loaded"
     )
-    facts = {"fingerprint": child.fingerprint, "documents": child.documents_count}
-    return report, {**facts, "loaded_tokens": int(batch.target_tokens)}
+    return {
+        "rebuild": {
+            "rows_in": report["rows_in"],
+            "rows_out": report["rows_out"],
+            "removed": report["removed"],
+            "fingerprint": child["fingerprint"],
+            "documents": child["documents"],
+            "loaded_tokens": int(batch.target_tokens),
+        },
+        **ask_the_record(stage),
+    }
+
+
+def check(stage: Stage) -> Json:
+    """Judge a run in which nothing was to happen."""
+    checked = monitor_check(stage, "train")
+    asked = ask_the_record(stage)
+    stage.narrator.say(
+        f"{stage.state.result('train')['last_step']} steps, {checked['pages']} pages, "
+        f"{asked['problems']} problems on record"
+    )
+    return {"pages": checked["pages"], **asked}
+
+
+def ask_the_record(stage: Stage) -> Json:
+    """Return what the record amounts to: problems, decisions, spikes, digests by branch.
+
+    Two drills with one seed and one corpus have the same digests, also where one was stopped and
+    went on: pieces are named by what they were for.
+    """
+    run = stage.run
+    checked, timeline = stage.shell.ask("ledger", "check", *run), _timeline(stage)
+    decided, spikes = stage.shell.ask_all(
+        [("quarantine", "log", *run), ("incident", "stability-log", *run)]
+    )
+    query = " UNION ALL ".join(
+        ["(SELECT NULL AS digest WHERE false)"]
+        + [
+            f"({what.format(where=_where(timeline, piece))})"
+            for piece in _roles(timeline)
+            for what in (ORDERED, SIGNALS)
+        ]
+    )
+    rows = stage.shell.ask("ledger", "sql", query, *run)["rows"]
+    return {
+        "problems": len(checked["problems"]),
+        "decisions": len(decided["decisions"]),
+        "spikes": len(spikes["spikes"]),
+        "branch": _roles(timeline)[0],
+        "digests": {
+            "ledger": sha256_hex(canonical_json(rows)),
+            "decisions": sha256_hex(canonical_json(_timeless(decided["decisions"]))),
+        },
+    }
+
+
+def _timeless(decisions: Sequence[Json]) -> list[Json]:
+    names = ("action", "scope", "reason", "evidence")
+    return [{name: each[name] for name in names} for each in decisions]
+
+
+def _timeline(stage: Stage) -> dict[int, Json]:
+    rows = stage.shell.ask("ledger", "timeline", *stage.run)["rows"]
+    return {int(row["piece"]): row for row in rows}
+
+
+def _roles(timeline: dict[int, Json]) -> list[int]:
+    """Return the last piece of each branch that counts: the first run, the trial, the resumed.
+
+    A piece that was cut short, and gone on from, is part of the branch of the one after it.
+    """
+    pieces = sorted(timeline)
+    rewound = [piece for piece in pieces if timeline[piece]["reason"] == "rewind"]
+    trials = [piece for piece in pieces if timeline[piece]["reason"] == "trial"]
+    first = [
+        piece for piece in pieces if piece not in trials and piece < min(rewound, default=10**9)
+    ]
+    return [first[-1], *trials[-1:], *([pieces[-1]] if rewound else [])]
+
+
+def _where(timeline: dict[int, Json], piece: int) -> str:
+    """Return the SQL condition of the steps that lead to the end of `piece`."""
+    parts, last = [], None
+    at: int | None = piece
+    while at is not None:
+        row = timeline[at]
+        upto = "" if last is None else f" AND step <= {last}"
+        parts.append(f"(piece = {at}{upto})")
+        at, last = row["parent"], row["fork_step"]
+    return f"({' OR '.join(parts)})"

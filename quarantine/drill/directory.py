@@ -1,31 +1,47 @@
-"""The drill's directory: who was here, how far it came, and where everything lies."""
+"""The drill's directory: who is here, and where everything lies."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
+import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ...loader.errors import Busy, UsageError
-from ...loader.files import exclusive_lock, write_atomic
-from ...loader.formats import canonical_json, check_format, parse_json
+from ...loader.files import FULL, NO_LOCKS, exclusive_lock
 from ...loader.run_locks import RankSlot, read_holder, take_slot
 
-FORMAT = "shardward.drill-state"
 STATE = "drill.json"
 LOCK = ".drill.lock"
-FIRST = "corpus"
-"""The phase in which a drill collects its text; until that is there, nothing is worth keeping."""
+COMMANDS_LOCK = ".drill.commands.lock"
 DEFAULT = Path("drill-out")
+NEEDED_MB = 60
+"""What a drill of the default scale takes on disk, rounded up."""
+PATIENCE = 60.0
+"""Seconds to wait for a command that a killed drill had started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directory:
-    """Paths of one drill."""
+    """Paths of one drill; `commands_lock` is the open file that its commands inherit."""
 
     path: Path
+    commands_lock: int | None = None
+
+    @property
+    def state(self) -> Path:
+        """Which phases are done, and what came of each."""
+        return self.path / STATE
+
+    @property
+    def commands(self) -> Path:
+        """Every command line of the response, to be repeated by hand."""
+        return self.path / "commands.log"
 
     @property
     def corpus(self) -> Path:
@@ -62,32 +78,44 @@ class Directory:
         """Manifest of the rebuilt corpus."""
         return self.path / "rebuilt-manifest"
 
-    def note(self, phase: str, facts: dict[str, Any]) -> None:
-        """Write down which phase begins, for whoever starts a second drill here."""
-        state = {"format": FORMAT, "version": 1, "phase": phase, **facts}
-        write_atomic(self.path / STATE, canonical_json(state) + b"\n")
-
 
 @contextmanager
 def claim(out: Path | None) -> Iterator[Directory]:
-    """Hold the directory of a new drill; without `out` the next free one under `drill-out`.
+    """Hold the directory of a drill; without `out` the next free one under `drill-out`.
 
-    A drill that stopped before it wrote anything but `drill.json` leaves the directory free.
+    A command that a killed drill had started is waited for: it ends as it would have.
 
     Raises:
-        Busy: another drill is running there.
-        UsageError: `out` holds a drill already, finished or not, or anything else.
+        Busy: another drill is running there, or one of its commands does not end.
+        UsageError: `out` is a file, or holds what is no drill's.
     """
     path = _next_free() if out is None else out
     _refuse_foreign(path)
     path.mkdir(parents=True, exist_ok=True)
     slot = _lock(path)
     try:
-        if not _untouched(path):
-            raise UsageError(_stopped(path))
-        yield Directory(path=path)
+        with _commands_lock(path) as handle:
+            yield Directory(path=path, commands_lock=handle)
     finally:
         slot.release()
+
+
+@contextmanager
+def room_named(directory: Path) -> Iterator[None]:
+    """Say of a full disk where it is, how much is free and how much a drill needs."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        where = error.filename or directory
+        raise OSError(error.errno, f"{error.strerror} ({room(directory)})", str(where)) from error
+
+
+def room(directory: Path) -> str:
+    """Return how much is free beside `directory` and how much a drill needs, in words."""
+    free = shutil.disk_usage(directory).free / 1e6
+    return f"{free:.1f} MB are free, a whole drill takes up to {NEEDED_MB} MB"
 
 
 def _next_free() -> Path:
@@ -109,6 +137,36 @@ def _lock(path: Path) -> RankSlot:
         ) from error
 
 
+@contextmanager
+def _commands_lock(path: Path) -> Iterator[int | None]:
+    """Hold the lock that commands inherit; None where the file system has no locks."""
+    handle = os.open(path / COMMANDS_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        yield handle if _wait_for(handle, path) else None
+    finally:
+        os.close(handle)
+
+
+def _wait_for(handle: int, path: Path) -> bool:
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in NO_LOCKS:
+                return False
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+        else:
+            return True
+        if time.monotonic() > until:
+            raise Busy(
+                f"a command that an earlier drill in {path} had started still runs after "
+                f"{PATIENCE:.0f} s; end it, then start the drill again"
+            )
+        time.sleep(0.1)
+
+
 def _refuse_foreign(path: Path) -> None:
     """Refuse what is no directory, or holds files that are no drill's, before it is touched."""
     if not path.exists():
@@ -118,26 +176,3 @@ def _refuse_foreign(path: Path) -> None:
     names = {entry.name for entry in path.iterdir()}
     if names and not names & {STATE, LOCK}:
         raise UsageError(f"{path} holds other files; give --out an empty or new directory")
-
-
-def _untouched(path: Path) -> bool:
-    """Whether nothing lies there but what a drill writes before it has a corpus."""
-    names = {entry.name for entry in path.iterdir()} - {LOCK}
-    return not names or (names == {STATE} and _state(path)["phase"] == FIRST)
-
-
-def _state(path: Path) -> dict[str, Any]:
-    value = parse_json((path / STATE).read_bytes(), where=str(path / STATE))
-    check_format(value, name=FORMAT, version=1, where=str(path / STATE))
-    return value
-
-
-def _stopped(path: Path) -> str:
-    if not (path / STATE).is_file():
-        return f"{path} holds other files; give --out an empty or new directory"
-    state = _state(path)
-    ended = "ended" if state["phase"] == "done" else f"stopped in its phase {state['phase']!r}"
-    return (
-        f"{path} holds a drill with seed {state['seed']} that {ended}; a drill never goes on "
-        f"with another's files: look at them, then give another --out or remove {path}"
-    )

@@ -1,4 +1,4 @@
-"""Phases 8 and 9: rank the window's documents, find their relatives, and quarantine them."""
+"""The phases find and quarantine: culprits of the window, their relatives, and what is decided."""
 
 from __future__ import annotations
 
@@ -8,222 +8,205 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...loader.errors import IncidentError
-from ..ledger import Ledger
-from ..respond.decisions import DecisionLog
-from ..respond.incident import Incident
-from ..respond.scopes import Scope
-from ..respond.status import Decision
-from ..respond.suspects import suspects_json
-from ..respond.window import Window
-from ..search.findings import Suspect
-from ..search.hits import Hit
-from ..search.similar import search
-from ..search.triage import triage
-from .acquittal import Acquittal, acquit
-from .session import ACTOR, Session
+from ...loader.formats import canonical_json, sha256_hex
+from .incident import Led
+from .shell import ACTOR
+from .stage import Stage
 
 COPIES = "copies"
+COPY_KINDS = ("near", "exact")
 AUDIT_SHARE = 0.02
 """A shard with a larger share of excluded documents is listed for audit."""
 MOST_SHARE = 0.2
 """Of a corpus no more than this can be a hole in it."""
 SHOWN = 12
+Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What was found: culprits of the window and relatives anywhere.
+    """What `scan` and `similar` found.
 
     Attributes:
-        suspects: the window's documents that look guilty, most suspicious first.
-        families: family of each culprit by document.
-        hits: relatives of the culprits in the rest of the corpus.
-        acquittals: copies that were not to blame.
+        families: family of each culprit in the window, by document.
+        reasons: why each culprit is one.
+        hits: relatives of the culprits anywhere: doc, query_doc, kind, score, reason.
     """
 
-    suspects: tuple[Suspect, ...]
     families: Mapping[int, str]
-    hits: tuple[Hit, ...]
-    acquittals: tuple[Acquittal, ...] = ()
+    reasons: Mapping[int, str]
+    hits: Sequence[Json]
+
+    @classmethod
+    def of(cls, result: Json) -> Found:
+        """Return what the phase `find` wrote down."""
+        return cls(
+            families={int(doc): name for doc, name in result["families"].items()},
+            reasons={int(doc): why for doc, why in result["reasons"].items()},
+            hits=result["hits"],
+        )
 
     @property
-    def culprits(self) -> list[int]:
-        """Sorted documents of the window that the detectors condemn."""
-        return sorted(self.families)
+    def relatives(self) -> dict[int, Json]:
+        """The first hit of each document that is no culprit itself, by document."""
+        first: dict[int, Json] = {}
+        for hit in self.hits:
+            if hit["doc"] not in self.families:
+                first.setdefault(hit["doc"], hit)
+        return first
 
     @property
     def documents(self) -> dict[int, str]:
         """Family of every document to quarantine, culprits and relatives, by document."""
-        found = dict(self.families)
-        for hit in self.hits:
-            found.setdefault(hit.doc, self.family(hit))
-        return dict(sorted(found.items()))
+        found = {doc: self.family(hit) for doc, hit in self.relatives.items()}
+        return dict(sorted((found | dict(self.families)).items()))
 
-    def family(self, hit: Hit) -> str:
+    def family(self, hit: Json) -> str:
         """Return the family that a relative belongs to: that of the culprit it is like."""
-        return COPIES if hit.kind in ("near", "exact") else self.families[hit.query_doc]
+        return COPIES if hit["kind"] in COPY_KINDS else self.families[hit["query_doc"]]
 
     def reason(self, doc: int) -> str:
         """Return why `doc` is among the found."""
-        for suspect in self.suspects:
-            if suspect.doc == doc:
-                return suspect.reasons[0]
-        return next(hit.reason for hit in self.hits if hit.doc == doc)
+        return self.reasons[doc] if doc in self.reasons else str(self.relatives[doc]["reason"])
 
 
-def find(session: Session, ledger: Ledger, window: Window) -> Found:
-    """Triage the window against its controls, then search the whole corpus for relatives."""
-    docs = window.documents["doc"].to_numpy()
-    losses = document_losses(ledger, window)
-    suspects = triage(session.manifest, docs, window.control_documents, losses=losses)
-    families = {s.doc: _family(s) for s in suspects if s.verdict}
-    _show_suspects(session, suspects)
-    if not families:
-        return Found(suspects=tuple(suspects), families={}, hits=())
-    total = session.manifest.documents_count
-    with session.narrator.progress("search the corpus for relatives", total) as advance:
-        hits = search(session.manifest, sorted(families), advance=advance)
-    found = Found(suspects=tuple(suspects), families=families, hits=tuple(hits))
-    acquittals = acquit(session, ledger, found, window)
-    if acquittals:
-        _show_acquittals(session, acquittals)
-        found = without(found, acquittals)
-    return found
+def find(stage: Stage) -> Json:
+    """Rank the window against its controls, then search the whole corpus for relatives.
 
-
-def document_losses(ledger: Ledger, window: Window) -> dict[int, float]:
-    """Return the mean loss of the samples that each document was part of.
-
-    The window's own branch is asked, since the head may have left it by now.
+    Raises:
+        IncidentError: nothing in the window is to blame.
     """
-    sums: dict[int, list[float]] = defaultdict(list)
-    table = window.segments.select(["step", "sample_position", "doc"]).to_pylist()
-    branch = int(window.segments["piece"][0].as_py())
-    for step in range(window.first, window.last + 1):
-        rows = [row for row in table if row["step"] == step]
-        places = {p: i for i, p in enumerate(dict.fromkeys(r["sample_position"] for r in rows))}
-        losses = ledger.sample_losses(step, branch)["loss"].to_pylist()
-        for row in rows:
-            sums[row["doc"]].append(losses[places[row["sample_position"]]])
-    return {doc: sum(values) / len(values) for doc, values in sorted(sums.items())}
-
-
-def _family(suspect: Suspect) -> str:
-    return next(finding.family for finding in suspect.findings if finding.verdict)
-
-
-def without(found: Found, acquittals: Sequence[Acquittal]) -> Found:
-    """Return what is left when the acquitted and what was found through them are taken out."""
-    free = {one.doc for one in acquittals}
-    return Found(
-        suspects=found.suspects,
-        families={doc: name for doc, name in found.families.items() if doc not in free},
-        hits=tuple(h for h in found.hits if h.doc not in free and h.query_doc not in free),
-        acquittals=tuple(acquittals),
-    )
-
-
-def _show_acquittals(session: Session, acquittals: Sequence[Acquittal]) -> None:
-    session.narrator.table(
-        f"{len(acquittals)} copies are acquitted: the run ate their like before without harm",
-        ("doc", "like document", "eaten before", "first at step"),
-        [(one.doc, one.like, one.eaten, one.first_step) for one in acquittals[:SHOWN]],
-    )
-
-
-def _show_suspects(session: Session, suspects: list[Suspect]) -> None:
-    guilty = [suspect for suspect in suspects if suspect.verdict]
-    session.narrator.table(
+    led = stage.incident
+    scanned = stage.shell.ask("scan", "--incident", led.id, *stage.run)
+    guilty = [each for each in scanned["suspects"] if each["verdict"]]
+    stage.narrator.table(
         f"{len(guilty)} documents of the window look guilty",
         ("doc", "score", "loss", "source", "why"),
-        [(s.doc, s.score, s.loss, s.source, s.reasons[0]) for s in guilty[:SHOWN]],
+        [(s["doc"], s["score"], s["loss"], s["source"], s["reasons"][0]) for s in guilty[:SHOWN]],
     )
+    if not guilty:
+        raise IncidentError(
+            f"no document of the window of {led.id} crossed a detector's line, so there is nothing "
+            "to leave out; see the suspects with shardward scan, or give other text"
+        )
+    searched = stage.shell.ask("similar", "--incident", led.id, *stage.run)
+    free = {each["doc"]: each for each in (*scanned["acquitted"], *searched["acquitted"])}
+    _show_acquitted(stage, list(free.values()))
+    blamed = [each for each in guilty if each["doc"] not in free]
+    answers = {"scan": scanned["suspects"], "similar": searched["hits"]}
+    return {
+        "suspects": len(scanned["suspects"]),
+        "families": {str(each["doc"]): _family(each) for each in blamed},
+        "reasons": {str(each["doc"]): each["reasons"][0] for each in blamed},
+        "hits": searched["hits"],
+        "acquitted": sorted(free),
+        "digest": sha256_hex(canonical_json(answers)),
+    }
 
 
-def attach_suspects(session: Session, incident: Incident, found: Found) -> dict[str, Any]:
-    """Store the culprits with their evidence spans in the incident."""
-    guilty = [suspect for suspect in found.suspects if suspect.doc in found.families]
-    value = suspects_json(session.manifest, guilty, families=found.families)
-    incident.attach("suspects", value, actor=ACTOR)
-    return value
+def _family(suspect: Json) -> str:
+    return str(next(each["family"] for each in suspect["findings"] if each["verdict"]))
 
 
-def quarantine(session: Session, incident: Incident, found: Found) -> None:
-    """Append one decision for each family and way of being found, with reasons and evidence.
+def _show_acquitted(stage: Stage, free: Sequence[Json]) -> None:
+    if free:
+        stage.narrator.table(
+            f"{len(free)} copies are acquitted: the run ate their like before without harm",
+            ("doc", "like document", "eaten before", "first at step"),
+            [(e["doc"], e["like"], e["eaten"], e["first_step"]) for e in free[:SHOWN]],
+        )
+
+
+def quarantine(stage: Stage) -> Json:
+    """Decide what is left out, with reasons; publish it; give the trainer its orders.
 
     Raises:
         IncidentError: so much of the corpus was found that leaving it out would end the run.
     """
-    total, count = session.manifest.documents_count, len(found.documents)
+    found, total = Found.of(stage.state.result("find")), stage.session.manifest.documents_count
+    count = len(found.documents)
     if count > MOST_SHARE * total:
         raise IncidentError(
             f"{count} of the corpus's {total} documents look like the culprits; that is no hole in "
             "the corpus but the corpus itself: leaving it out would end the run, so give other text"
         )
-    log = DecisionLog(session.run.path, manifest=session.manifest.fingerprint)
-    for family in sorted(set(found.families.values())):
-        docs = [doc for doc, name in found.families.items() if name == family]
-        reasons = {str(doc): found.reason(doc) for doc in docs}
-        _decide(log, incident, docs, f"{family} in the window", reasons)
-    relatives: dict[tuple[str, str], list[Hit]] = defaultdict(list)
-    taken = set(found.families)
-    for hit in found.hits:
-        if hit.doc not in taken:
-            taken.add(hit.doc)
-            relatives[hit.kind, found.family(hit)].append(hit)
-    for (kind, family), hits in sorted(relatives.items()):
-        reasons = {str(hit.doc): hit.reason for hit in hits}
-        why = f"relative of {family} ({kind})"
-        _decide(log, incident, [hit.doc for hit in hits], why, reasons)
-
-
-def _decide(
-    log: DecisionLog, incident: Incident, docs: list[int], why: str, reasons: Mapping[str, str]
-) -> None:
-    log.append(
-        Decision(
-            action="quarantine",
-            scope=Scope.of_documents(docs),
-            reason=why,
-            actor=ACTOR,
-            incident=incident.id,
-            evidence={"documents": dict(reasons)},
+    led = stage.incident
+    known = _decided(stage) if stage.again else []
+    for family, docs in _by_name(found.families).items():
+        _add(stage, led, known, f"{family} in the window", docs)
+    relatives = {doc: found.family(hit) for doc, hit in found.relatives.items()}
+    for family, docs in _by_name(relatives).items():
+        _add(stage, led, known, f"relative of {family}", docs)
+    shards = _audit(stage, led, known, found)
+    skipped = led.act("skip")
+    if skipped:
+        stage.narrator.say(
+            f"revision {skipped['revision']} leaves out {skipped['documents']} documents"
         )
-    )
+    _order_resume(stage, led)
+    return {"shards": shards}
 
 
-def audit_shards(session: Session, incident: Incident, found: Found) -> list[dict[str, Any]]:
+def _order_resume(stage: Stage, led: Led) -> None:
+    """Write the orders for the trainer's next start, with a watch over the trend before."""
+    scale = stage.scale
+    done = led.act("resume", "--watch-length", str(scale.watch), "--trend", str(scale.trend))
+    if done:
+        watch = done["watch"]
+        bounds = ", ".join(f"{t['signal']} over {t['ceiling']:.4g}" for t in watch["thresholds"])
+        stage.narrator.say(
+            f"watch steps {watch['first']} to {watch['last']}: a strike is {bounds}; "
+            f"{watch['rollback_after']} in a row roll back"
+        )
+
+
+def _by_name(named: Mapping[int, str]) -> dict[str, list[int]]:
+    groups: dict[str, list[int]] = defaultdict(list)
+    for doc, name in sorted(named.items()):
+        groups[name].append(doc)
+    return dict(sorted(groups.items()))
+
+
+def _decided(stage: Stage) -> list[Json]:
+    """Return what was decided already, by the phase's earlier start."""
+    return list(stage.shell.ask("quarantine", "log", *stage.run)["decisions"])
+
+
+def _add(stage: Stage, led: Led, known: list[Json], why: str, docs: Sequence[int]) -> None:
+    """Quarantine documents; a decision of this reason that was made is not made again."""
+    if not any(each["reason"] == why and each["incident"] == led.id for each in known):
+        words = [word for doc in docs for word in ("--doc", str(doc))]
+        _decide(stage, led, why, words)
+
+
+def _decide(stage: Stage, led: Led, why: str, words: Sequence[str]) -> None:
+    stage.shell.ask(
+        "quarantine", "add", *words, "--reason", why, "--incident", led.id,
+        *stage.run, "--actor", ACTOR, "--yes",
+    )  # fmt: skip
+
+
+def _audit(stage: Stage, led: Led, known: list[Json], found: Found) -> list[Json]:
     """Mark the shards with many excluded documents as suspect.
 
     Returns:
         All shards with an excluded document, most of them first: shard, excluded, documents,
         share, suspect.
     """
-    counts = Counter(session.manifest.locate(doc).shard_uri for doc in found.documents)
-    sizes = {shard.uri: shard.documents for shard in session.manifest.shards}
-    log = DecisionLog(session.run.path, manifest=session.manifest.fingerprint)
+    manifest = stage.session.manifest
+    counts = Counter(manifest.locate(doc).shard_uri for doc in found.documents)
+    sizes = {shard.uri: shard.documents for shard in manifest.shards}
     shards = []
     for uri, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])):
         share = count / sizes[uri]
-        if share > AUDIT_SHARE:
-            _suspect_shard(log, incident, uri, f"{count} of {sizes[uri]} documents excluded")
+        why = f"audit: {count} of {sizes[uri]} documents of {uri} excluded"
+        if share > AUDIT_SHARE and not any(each["reason"] == why for each in known):
+            _decide(stage, led, why, ("--shard", uri, "--as", "suspect"))
         row = {"shard": uri, "excluded": count, "documents": sizes[uri], "share": share}
         shards.append({**row, "suspect": share > AUDIT_SHARE})
-    session.narrator.table(
+    stage.narrator.table(
         "shards to audit",
         ("shard", "excluded", "documents", "share"),
         [tuple(shard.values())[:4] for shard in shards if shard["suspect"]],
     )
     return shards
-
-
-def _suspect_shard(log: DecisionLog, incident: Incident, uri: str, why: str) -> None:
-    log.append(
-        Decision(
-            action="suspect",
-            scope=Scope(kind="shard", value=uri),
-            reason=f"audit: {why}",
-            actor=ACTOR,
-            incident=incident.id,
-        )
-    )

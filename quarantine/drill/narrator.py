@@ -16,8 +16,8 @@ class Advance(Protocol):
 class Narrator(Protocol):
     """What the drill may say."""
 
-    def phase(self, number: int, title: str) -> None:
-        """A phase begins."""
+    def phase(self, number: int, total: int, title: str) -> None:
+        """Phase `number` of `total` begins."""
 
     def say(self, line: str) -> None:
         """One fact."""

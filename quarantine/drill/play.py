@@ -1,29 +1,60 @@
-"""The drill from end to end, in thirteen phases, through public interfaces alone."""
+"""The drill from end to end: phases that are each written down, so that a second start goes on."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import asdict
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ...loader.errors import IncidentError
-from ...loader.files import full_disk_named
-from ...loader.run import Run
-from ...loader.stream import ShardLoader
-from ..diagnose.events import Event
-from ..diagnose.monitor import Monitor
-from ..ledger import Ledger
-from . import prepare, result
-from .clock import Clock
-from .directory import Directory, claim
-from .heldout import heldout_tokens
+from . import closing, finding, leaving, looking, recovery, result, running
+from .directory import claim, room_named
 from .narrator import Narrator
-from .responding import respond
 from .scale import Scale
-from .score import score
-from .session import Session
+from .shell import Shell
+from .stage import Stage
+from .state import Cause, Identity, State, command_line
 from .trainer import reproducible
-from .training import Stretch, train
+
+Phase = Callable[[Stage], dict[str, Any]]
+
+_LOOK: dict[str, Phase] = {
+    "corpus": running.corpus,
+    "index": running.index,
+    "train": running.first_run,
+    "confirm": looking.confirm,
+    "identify": looking.identify,
+    "rewind": looking.rewind,
+    "replay": looking.replay,
+}
+PHASES: dict[Cause, dict[str, Phase]] = {
+    "data": {
+        **_LOOK,
+        "find": finding.find,
+        "quarantine": finding.quarantine,
+        "resume": running.resume,
+        "watch": recovery.watch,
+        "file": closing.file,
+        "rebuild": closing.rebuild,
+    },
+    "learning-rate": {
+        **_LOOK,
+        "weigh": leaving.weigh,
+        "leave": leaving.leave,
+        "resume": running.resume,
+        "watch": recovery.watch_log,
+        "file": closing.file_last,
+    },
+    "none": {
+        "corpus": running.corpus,
+        "index": running.index,
+        "train": running.first_run,
+        "check": closing.check,
+    },
+}
+"""The phases of a drill in their order, by what goes wrong in it."""
 
 
 def play(
@@ -32,154 +63,78 @@ def play(
     out: Path | None = None,
     seed: int = 0,
     corpus: str | None = None,
-    salted: bool = True,
+    cause: Cause = "data",
     scale: Scale | None = None,
 ) -> dict[str, Any]:
     """Play a whole drill and return its result, as `schemas/drill.v1.json` describes it.
 
+    A drill that was stopped, in whatever way, goes on in the phase where it stood, and ends as if
+    nobody had stopped it.
+
     Args:
         narrator: hears what happens.
-        out: an empty or new directory; None takes the next free one under `drill-out`.
+        out: an empty or new directory, or that of a drill to go on with; None takes the next free
+            one under `drill-out`.
         seed: of salt, placement, order and weights.
         corpus: path or glob of someone's own text; None uses what this machine holds.
-        salted: False plays the control, a clean run without an incident.
+        cause: what goes wrong: salted text, a raised learning rate, or nothing.
         scale: sizes; None is the scale that fits three minutes on two cores.
 
     Raises:
         Busy: another drill is running in `out`.
-        UsageError: `out` holds something.
-        OSError: as the system says; a full disk names `out`.
+        UsageError: `out` holds another drill, or what is none.
+        OSError: as the system says; a full disk names where, what is free and what is needed.
         CorpusError: text that cannot be read, or too little of it.
-        IncidentError: the salted run did not spike, or no other signal agreed.
+        IncidentError: nothing was paged, no other signal agreed, or a command refused.
         IntegrityError: a proof from the record failed.
+        KeyboardInterrupt: its message is the command that goes on.
     """
     scale = scale or Scale()
-    with claim(out) as directory, full_disk_named(directory.path):
-        return _play(narrator, directory, scale, seed=seed, corpus=corpus, salted=salted)
-
-
-def _play(
-    narrator: Narrator,
-    directory: Directory,
-    scale: Scale,
-    *,
-    seed: int,
-    corpus: str | None,
-    salted: bool,
-) -> dict[str, Any]:
-    facts = {"seed": seed, "salted": salted}
-    clock = Clock(directory=directory, narrator=narrator, facts=facts)
-    with reproducible(scale.threads):
-        session, made = _prepare(clock, scale, seed=seed, corpus=corpus, salted=salted)
-        with clock.phase("train"):
-            stretch = _train(session, made)
-        if salted and stretch.page is None:
-            raise _no_page(stretch, made)
-        ending = (
-            _clean(session, stretch)
-            if stretch.page is None
-            else _respond(session, clock, stretch.page, stretch.last_step, salted=salted)
-        )
-    clock.done()
-    return {**result.base(session, made, salted=salted), **ending, "seconds": clock.seconds}
-
-
-def _no_page(stretch: Stretch, made: prepare.Corpus) -> IncidentError:
-    return IncidentError(
-        f"the monitor saw nothing in {stretch.last_step} steps, although a block of junk was due "
-        f"at step {made.placement.first_step}; this corpus is as hard to learn as the junk, so "
-        "try another one"
-    )
-
-
-def _prepare(
-    clock: Clock, scale: Scale, *, seed: int, corpus: str | None, salted: bool
-) -> tuple[Session, prepare.Corpus]:
-    directory, narrator = clock.directory, clock.narrator
-    with clock.phase("corpus"):
-        texts = prepare.collect(corpus)
-        made = prepare.write_corpus(texts, directory, scale=scale, seed=seed, salted=salted)
-        narrator.say(
-            f"{made.documents} documents, {made.bytes / 1e6:.1f} MB of text in {made.shards} "
-            f"Parquet shards; digest {made.digest[:12]}"
-        )
-    with clock.phase("index"):
-        manifest = prepare.index(directory)
-        tokenizer = manifest.header.tokenizer
-        assert tokenizer.separator is not None
-        plan = scale.plan(
-            fingerprint=manifest.fingerprint,
-            seed=seed,
-            separator=tokenizer.separator,
-            pad=tokenizer.pad,
-        )
-        narrator.say(f"manifest {manifest.fingerprint[:12]}, plan {plan.plan_id[:12]}")
-    run = Run.create(
-        directory.run,
-        plan=plan,
-        manifest_path=directory.manifest,
-        run_id=f"drill-{seed}",
-        context={"drill": {"seed": seed, "salted": salted}},
-    )
-    session = Session(
-        directory=directory,
-        scale=scale,
+    identity = Identity(
         seed=seed,
-        steps=made.placement.steps,
-        manifest=manifest,
-        plan=plan,
-        run=run,
-        heldout=heldout_tokens(manifest, plan),
-        narrator=narrator,
+        cause=cause,
+        corpus=corpus,
+        release=metadata.version("shardward"),
+        scale=asdict(scale),
     )
-    _tell_scale(session)
-    return session, made
-
-
-def _tell_scale(session: Session) -> None:
-    monitor = session.monitor
-    shown = {
-        **asdict(session.scale),
-        "steps": session.steps,
-        **{f"monitor {name}": value for name, value in asdict(monitor).items()},
-    }
-    session.narrator.table("this drill's own small scale", ("what", "value"), list(shown.items()))
-
-
-def _train(session: Session, made: prepare.Corpus) -> Stretch:
-    loader = ShardLoader(session.manifest, session.plan, run=session.run, batch=session.scale.batch)
-    with loader, session.narrator.progress("train", session.steps) as advance:
-        prepare.check_placement(loader, made)
-        return train(
-            session.trainer(),
-            loader,
-            until=session.steps,
-            heldout=session.heldout,
-            checkpoints=session.directory.checkpoints,
-            monitor=Monitor(session.monitor),
-            advance=advance,
+    with claim(out) as directory, room_named(directory.path):
+        stage = Stage(
+            directory=directory,
+            scale=scale,
+            narrator=narrator,
+            state=State.open(directory, identity),
+            shell=Shell(directory=directory, narrator=narrator),
         )
+        with reproducible(scale.threads):
+            _play(stage)
+        return result.assemble(stage)
 
 
-def _clean(session: Session, stretch: Stretch) -> dict[str, Any]:
-    with Ledger.open(session.run) as ledger:
-        problems = len(ledger.check())
-        digests = result.digests(session, ledger, None)
-    session.narrator.say(f"{stretch.last_step} steps, no page, {problems} problems on record")
-    facts = result.clean(session, last_step=stretch.last_step, problems=problems)
-    return {**facts, "digests": digests}
+def _play(stage: Stage) -> None:
+    phases = PHASES[stage.state.identity.cause]
+    done = [title for title in phases if title in stage.state.done]
+    if done:
+        stage.narrator.say(
+            f"{len(done)} of {len(phases)} phases were done by an earlier start, the last one "
+            f"{done[-1]}; it goes on from there"
+        )
+    for number, (title, phase) in enumerate(phases.items(), 1):
+        if title not in done:
+            _phase(stage, phase, title, number=number, total=len(phases))
 
 
-def _respond(
-    session: Session, clock: Clock, event: Event, last_step: int, *, salted: bool
-) -> dict[str, Any]:
-    response = respond(session, clock, event, last_step)
-    found = response.removed.found
-    with Ledger.open(session.run) as ledger:
-        problems = len(ledger.check())
-        digests = result.digests(session, ledger, found)
-    scored = score(session.manifest, found, session.directory.truth) if salted else None
-    return {
-        **result.solved(session, response, score=scored, problems=problems),
-        "digests": digests,
-    }
+def _phase(stage: Stage, phase: Phase, title: str, *, number: int, total: int) -> None:
+    """Play one phase and write down what came of it."""
+    stage.again = stage.state.begin(title)
+    stage.narrator.phase(number, total, title)
+    stage.shell.begin(title)
+    began = time.monotonic()
+    try:
+        found = phase(stage)
+    except KeyboardInterrupt as error:
+        go_on = command_line(stage.state.identity, stage.directory)
+        raise KeyboardInterrupt(
+            f"the drill was stopped in its phase {title!r}; to go on: {go_on}"
+        ) from error
+    seconds = time.monotonic() - began
+    stage.state.finish(title, found, seconds=seconds, commands=stage.shell.ran)

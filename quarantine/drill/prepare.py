@@ -1,16 +1,16 @@
-"""Phases 1 and 2: collect text, salt it, write shards, index them."""
+"""The corpus of a drill: collect text, salt it, write shards."""
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...loader.errors import CorpusError, IntegrityError
-from ...loader.files import publish_new
+from ...loader.files import write_atomic
 from ...loader.formats import canonical_json
 from ...loader.index import build_manifest
-from ...loader.manifest import Manifest
 from ...loader.stream import ShardLoader
 from .directory import Directory
 from .placement import Blocks, Placement, cut_blocks, large_enough, place, too_small
@@ -18,6 +18,7 @@ from .salt import make_salt
 from .scale import Scale
 from .shards import corpus_digest, write_shards
 from .texts import Text, machine_texts, name_order, parts
+from .truth import Truth, frozen_truth
 
 OWN_BYTES = 48_000_000
 """Of someone's own corpus no more than this is used, so that a drill stays a drill."""
@@ -32,6 +33,15 @@ class Corpus:
     bytes: int
     shards: int
     placement: Placement
+
+    @property
+    def bad_documents(self) -> tuple[int, int] | None:
+        """First document of the bad block and the one after its last; None without one."""
+        bad, blocks = self.placement.bad_block, self.placement.blocks
+        if bad is None:
+            return None
+        low = sum(len(block) for block in blocks[:bad])
+        return low, low + len(blocks[bad])
 
 
 def collect(pattern: str | None) -> list[Text]:
@@ -74,6 +84,8 @@ def write_corpus(
 ) -> Corpus:
     """Salt `texts`, write them as shards, and keep the truth apart.
 
+    What a drill before this one left half-done is written anew.
+
     Raises:
         CorpusError: too little text for the run.
     """
@@ -81,12 +93,14 @@ def write_corpus(
     if not large_enough(blocks, scale):
         raise too_small(blocks, scale)
     placement = Placement(blocks=blocks, steps=scale.steps)
-    truth: dict[str, tuple[str, ...]] = {}
+    truth = Truth()
     if salted:
         sources = sorted({text.source for text in texts})
         salt = make_salt(seed, sources, bulk=scale.bulk, scattered=scale.scattered)
-        placement, truth = place(blocks, salt, scale=scale, seed=seed), salt.truth
-    publish_new(directory.truth, canonical_json({"families": truth}) + b"\n")
+        placement = place(blocks, salt, scale=scale, seed=seed)
+        truth = frozen_truth(salt, texts)
+    write_atomic(directory.truth, canonical_json(truth.to_json()) + b"\n")
+    shutil.rmtree(directory.corpus, ignore_errors=True)
     shards = write_shards(placement.blocks, directory.corpus, shard_blocks=scale.shard_blocks)
     everything = [text for block in placement.blocks for text in block]
     return Corpus(
@@ -98,27 +112,20 @@ def write_corpus(
     )
 
 
-def index(directory: Directory) -> Manifest:
-    """Index the shards and return their manifest."""
-    return build_manifest(
-        [str(directory.corpus)], directory.manifest, id_column="id", source_column="source"
-    )
-
-
-def check_placement(loader: ShardLoader, corpus: Corpus) -> None:
+def check_placement(loader: ShardLoader, *, first_step: int, low: int, high: int) -> None:
     """Ask the loader's own `preview` whether the bad block comes when it was meant to.
+
+    Args:
+        loader: of the run that is about to begin.
+        first_step: the step that the block is due at.
+        low, high: its documents.
 
     Raises:
         IntegrityError: it does not; the order would not be a function of plan and manifest.
     """
-    placement = corpus.placement
-    if placement.bad_block is None:
-        return
-    low = sum(len(block) for block in placement.blocks[: placement.bad_block])
-    high = low + len(placement.blocks[placement.bad_block])
-    documents = loader.preview(placement.first_step + 1).documents
+    documents = loader.preview(first_step + 1).documents
     if not ((documents >= low) & (documents < high)).all():
         raise IntegrityError(
-            f"step {placement.first_step + 1} should be fed by documents {low} to {high - 1}, its "
+            f"step {first_step + 1} should be fed by documents {low} to {high - 1}, its "
             f"preview names {documents.tolist()}; the order is not what the plan says"
         )

@@ -2,194 +2,210 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from ...loader.formats import canonical_json, sha256_hex
-from ..ledger import Ledger
-from ..respond.decisions import DecisionLog
 from .finding import Found
-from .prepare import Corpus
-from .responding import Response
-from .score import Score
-from .session import Session
+from .score import blamed_rightly, score
+from .stage import Stage
+from .truth import Truth
 
-LEDGER_QUERIES = (
-    "SELECT step, piece, rank, sample_position, doc, token_start, token_count FROM segments "
-    "ORDER BY piece, step, rank, sample_position, doc, token_start",
-    "SELECT step, piece, rank, name, value FROM signals ORDER BY piece, step, rank, name",
-)
+NOTHING_FOUND = sha256_hex(canonical_json({}))
+Json = dict[str, Any]
 
 
-def digests(session: Session, ledger: Ledger, found: Found | None) -> dict[str, str]:
-    """Return SHA-256 digests of ledger, findings and decisions, times and paths left out.
-
-    Two drills with one seed and one corpus digest have the same.
-    """
-    tables = [ledger.sql(query).to_pydict() for query in LEDGER_QUERIES]
-    findings: dict[str, Any] = {"suspects": [], "hits": []}
-    if found is not None:
-        findings = {
-            "suspects": [suspect.to_json() for suspect in found.suspects],
-            "hits": [hit.to_json() for hit in found.hits],
-            "acquittals": [asdict(one) for one in found.acquittals],
-        }
-    decisions = [
-        {
-            "action": entry.decision.action,
-            "scope": entry.decision.scope.to_json(),
-            "reason": entry.decision.reason,
-            "evidence": dict(entry.decision.evidence),
-        }
-        for entry in DecisionLog(session.run.path).entries()
-    ]
-    named = {"ledger": tables, "findings": findings, "decisions": decisions}
-    return {name: sha256_hex(canonical_json(value)) for name, value in named.items()}
+def assemble(stage: Stage) -> Json:
+    """Return the result of a drill whose phases are all done."""
+    cause = stage.state.identity.cause
+    ending = {"data": _solved, "learning-rate": _left, "none": _clean}[cause](stage)
+    digests = {"findings": NOTHING_FOUND} | ending["digests"]
+    seconds = {title: float(done["seconds"]) for title, done in stage.state.done.items()}
+    return {**_base(stage), **ending, "digests": digests, "seconds": seconds}
 
 
-def base(session: Session, corpus: Corpus, *, salted: bool) -> dict[str, Any]:
+def _base(stage: Stage) -> Json:
     """Return the part of the result that every drill has."""
-    placement = corpus.placement
+    made, indexed = stage.state.result("corpus"), stage.state.result("index")
+    names = ("digest", "documents", "bytes", "shards", "blocks")
+    cause = stage.state.identity.cause
     return {
-        "seed": session.seed,
-        "salted": salted,
-        "steps": session.steps,
-        "scale": asdict(session.scale),
-        "corpus": {
-            "digest": corpus.digest,
-            "documents": corpus.documents,
-            "bytes": corpus.bytes,
-            "shards": corpus.shards,
-            "blocks": len(placement.blocks),
-            "sources": list(session.manifest.source_names),
-        },
-        "manifest": session.manifest.fingerprint,
-        "plan": session.plan.plan_id,
-        "placement": {
-            "block": placement.bad_block,
-            "first_step": placement.first_step,
-            "last_step": placement.last_step,
-        }
-        if salted
-        else None,
+        "seed": stage.seed,
+        "cause": cause,
+        "salted": cause == "data",
+        "steps": made["steps"],
+        "scale": asdict(stage.scale),
+        "corpus": {**{name: made[name] for name in names}, "sources": indexed["sources"]},
+        "manifest": indexed["fingerprint"],
+        "plan": indexed["plan"],
+        "placement": made["placement"],
+        "fault": stage.session.fault and asdict(stage.session.fault),
     }
 
 
-def paths(session: Session, extra: Mapping[str, Path]) -> dict[str, str]:
+def _solved(stage: Stage) -> Json:
+    """Return the rest of a drill whose cause was the data."""
+    state = stage.state
+    found, ended = Found.of(state.result("find")), state.result("rebuild")
+    filed = state.result("file")
+    scored = score(stage.session.manifest, found, Truth.read(stage.directory.truth))
+    return {
+        "incidents": [
+            {
+                **_looked(stage),
+                "found": {
+                    "suspects": state.result("find")["suspects"],
+                    "culprits": len(found.families),
+                    "relatives": len(found.relatives),
+                    "acquitted": len(state.result("find")["acquitted"]),
+                },
+                "shards": state.result("quarantine")["shards"],
+                "revision": _revision(stage, len(found.documents)),
+                "orders": state.result("resume")["orders"],
+                "proof": filed["proof"],
+                **_ended(stage),
+            }
+        ],
+        "rebuild": ended["rebuild"],
+        "score": scored.to_json(),
+        "problems": ended["problems"],
+        "digests": ended["digests"] | {"findings": state.result("find")["digest"]},
+        "passed": _healthy(stage, ended) and filed["proof"]["holds"] and scored.passed,
+        "paths": _paths(stage) | {"rebuilt": str(stage.directory.rebuilt)},
+        "next": _next(stage, ended["branch"]),
+    }
+
+
+def _revision(stage: Stage, documents: int) -> Json:
+    resumed = stage.state.result("resume")
+    return {
+        "number": resumed["revision"],
+        "digest": resumed["revision_digest"],
+        "documents": documents,
+    }
+
+
+def _left(stage: Stage) -> Json:
+    """Return the rest of a drill whose cause was not the data."""
+    state = stage.state
+    weighed, ended = state.result("weigh"), state.result("file")
+    right = blamed_rightly(
+        weighed["causes"],
+        decisions=ended["decisions"],
+        revision=state.result("resume")["revision"],
+        outcome=ended["outcome"],
+    )
+    return {
+        "incidents": [
+            {
+                **_looked(stage),
+                "exit": {
+                    "act": "not-data",
+                    "reason": state.result("leave")["reason"],
+                    "learning_rate_factor": state.result("leave")["learning_rate_factor"],
+                },
+                "orders": state.result("resume")["orders"],
+                **_ended(stage),
+            }
+        ],
+        "rebuild": None,
+        "score": None,
+        "blame": right,
+        "problems": ended["problems"],
+        "digests": ended["digests"],
+        "passed": _healthy(stage, ended) and right["passed"],
+        "paths": _paths(stage),
+        "next": _next(stage, ended["branch"]),
+    }
+
+
+def _clean(stage: Stage) -> Json:
+    """Return the rest of a drill in which nothing was to happen."""
+    checked, trained = stage.state.result("check"), stage.state.result("train")
+    return {
+        "incidents": [],
+        "pages": checked["pages"],
+        "rebuild": None,
+        "score": None,
+        "problems": checked["problems"],
+        "digests": checked["digests"],
+        "passed": not checked["problems"] and not checked["pages"] and trained["page"] is None,
+        "paths": _paths(stage),
+        "next": _next(stage, checked["branch"]),
+    }
+
+
+def _healthy(stage: Stage, ended: Json) -> bool:
+    watch, resumed = stage.state.result("watch")["watch"], stage.state.result("resume")
+    replay = stage.state.result("replay")
+    quiet = watch["verdict"] == "clear" and resumed["page"] is None
+    return not ended["problems"] and quiet and replay["recurred"] and replay["bitwise"]
+
+
+def _looked(stage: Stage) -> Json:
+    """Return what was seen of the incident before anything was done about its cause."""
+    state = stage.state
+    confirmed, identified, rewound = (
+        state.result(title) for title in ("confirm", "identify", "rewind")
+    )
+    return {
+        "id": confirmed["id"],
+        "state": state.result("file")["state"],
+        "outcome": state.result("file")["outcome"],
+        "event": confirmed["event"],
+        "checklist": confirmed["checklist"],
+        "window": {name: identified[name] for name in ("first", "last", "documents", "shards")},
+        "rewind": {name: rewound[name] for name in ("step", "steps_lost")},
+        "refusal": rewound["refusal"],
+        "replay": state.result("replay"),
+    }
+
+
+def _ended(stage: Stage) -> Json:
+    return {
+        "watch": stage.state.result("watch")["watch"],
+        "resumed_page": stage.state.result("resume")["page"],
+        "causes": stage.state.result("file")["causes"],
+    }
+
+
+def _paths(stage: Stage) -> dict[str, str]:
     """Return where everything lies, by name."""
-    directory = session.directory
+    directory = stage.directory
+    filed = stage.state.done.get("file", {"result": {"paths": []}})["result"]["paths"]
     named = {
         "corpus": directory.corpus,
         "manifest": directory.manifest,
         "run": directory.run,
         "ledger": directory.run / "ledger.duckdb",
         "checkpoints": directory.checkpoints,
-        **extra,
+        "commands": directory.commands,
     }
-    return {name: str(path) for name, path in named.items()}
+    reports = {path.rsplit("/", 1)[-1].replace(".", "_"): path for path in filed}
+    return {name: str(path) for name, path in named.items()} | reports
 
 
-def next_commands(
-    session: Session, *, incident: str | None, step: int, branch: int | None = None
-) -> list[str]:
+def _next(stage: Stage, branch: int) -> list[str]:
     """Return what a curious person would type next; `branch` is the piece that spiked."""
-    run, manifest = session.directory.run, session.directory.manifest
-    where = "" if branch is None else f" --branch {branch}"
+    directory, state = stage.directory, stage.state
+    run = f"--run {shlex.quote(str(directory.run))}"
+    manifest = f"--manifest {shlex.quote(str(directory.manifest))}"
+    if "confirm" not in state.done:
+        step = state.result("train")["last_step"]
+        return [
+            f"shardward ledger step {step} {run}",
+            f"shardward corpus show {manifest}",
+            "shardward drill",
+        ]
+    incident, onset = state.result("confirm")["id"], state.result("confirm")["event"]["onset"]
     commands = [
-        f"shardward ledger step {step}{where} --run {run}",
-        f"shardward ledger check --run {run}",
-        f"shardward corpus show --manifest {manifest}",
+        f"shardward incident show {incident} {run}",
+        f"shardward ledger step {onset} --branch {branch} {run}",
+        f"shardward ledger timeline {run}",
+        f"shardward corpus show {manifest}",
     ]
-    if incident is None:
-        return [*commands, "shardward drill"]
-    return [
-        f"shardward incident show {incident} --run {run}",
-        *commands,
-        f"shardward quarantine list --run {run}",
-        f"shardward quarantine log --run {run}",
-    ]
-
-
-def incident_facts(response: Response) -> dict[str, Any]:
-    """Return one response as an entry of `incidents`."""
-    looked, rewound, removed = response.looked, response.rewound, response.removed
-    resumed, closed, found = response.resumed, response.closed, removed.found
-    return {
-        "id": looked.incident.id,
-        "state": looked.incident.case().state,
-        "outcome": closed.filed.report["outcome"],
-        "event": looked.event.to_json(),
-        "checklist": looked.checklist.to_json(),
-        "window": {
-            "first": looked.window.first,
-            "last": looked.window.last,
-            "documents": looked.window.documents.num_rows,
-            "shards": sorted(looked.window.shards),
-        },
-        "rewind": {
-            "step": rewound.plan.checkpoint.step,
-            "steps_lost": rewound.plan.steps_lost,
-        },
-        "refusal": rewound.refusal,
-        "replay": rewound.replay.to_json(),
-        "found": {
-            "suspects": len(found.suspects),
-            "culprits": len(found.culprits),
-            "relatives": len(found.documents) - len(found.culprits),
-            "acquitted": len(found.acquittals),
-        },
-        "shards": removed.shards,
-        "revision": {
-            "number": removed.revision.number,
-            "digest": removed.revision.digest,
-            "documents": int(removed.revision.documents.size),
-        },
-        "orders": removed.orders.id,
-        "proof": resumed.proof.to_json(),
-        "watch": resumed.watch.to_json(),
-        "resumed_page": resumed.stretch.page and resumed.stretch.page.to_json(),
-        "causes": [{"name": cause.name, "score": cause.score} for cause in closed.causes],
-    }
-
-
-def solved(
-    session: Session, response: Response, *, score: Score | None, problems: int
-) -> dict[str, Any]:
-    """Return the part of the result that a drill with an incident has."""
-    closed, resumed = response.closed, response.resumed
-    files = {path.name.replace(".", "_"): path for path in closed.filed.paths}
-    healthy = not problems and resumed.watch.verdict == "clear" and resumed.stretch.page is None
-    return {
-        "incidents": [incident_facts(response)],
-        "rebuild": {
-            "rows_in": closed.rebuild.rows_in,
-            "rows_out": closed.rebuild.rows_out,
-            "removed": closed.rebuild.removed,
-            **closed.child,
-        },
-        "score": None if score is None else score.to_json(),
-        "problems": problems,
-        "passed": healthy and score is not None and score.passed,
-        "paths": paths(session, {**files, "rebuilt": session.directory.rebuilt}),
-        "next": next_commands(
-            session,
-            incident=response.looked.incident.id,
-            step=response.looked.event.onset,
-            branch=response.rewound.plan.checkpoint.piece,
-        ),
-    }
-
-
-def clean(session: Session, *, last_step: int, problems: int) -> dict[str, Any]:
-    """Return the part of the result that a drill without an incident has."""
-    return {
-        "incidents": [],
-        "rebuild": None,
-        "score": None,
-        "problems": problems,
-        "passed": not problems,
-        "paths": paths(session, {}),
-        "next": next_commands(session, incident=None, step=last_step),
-    }
+    if state.identity.cause == "data":
+        commands += [f"shardward quarantine list {run}", f"shardward quarantine log {run}"]
+        return [*commands, "shardward drill --cause learning-rate"]
+    return [*commands, f"shardward incident stability-log {run}"]

@@ -25,6 +25,8 @@ class Scale:
         reaction: steps the run goes on after the page, until somebody stops it.
         margin: least distance between rewind target and onset.
         watch: steps watched after the resume.
+        trend: steps before the onset that the watch learns from.
+        rate_factor: what the learning rate is raised by where that is the cause.
         threads: torch threads; fixed, since the count can change the last bits of a sum, and one,
             since two wait for each other a hundred times longer when the cores are shared.
     """
@@ -46,6 +48,8 @@ class Scale:
     reaction: int = 20
     margin: int = 5
     watch: int = 60
+    trend: int = 60
+    rate_factor: float = 12.0
     threads: int = 1
 
     @property

@@ -1,27 +1,21 @@
-"""The final scoring: the only place that reads what was salted.
+"""The final scoring: found against the truth that was frozen before anything was searched for.
 
-An unsalted document among the found is judged afresh, by other means than those that found it: a
-near copy by the overlap of its word 5-grams in plain Python, junk by how far it compresses and how
-much of it cannot be printed.
+An unsalted document among the found is right only where the truth names it: as junk that the text
+held already, or as a copy of what was salted. What the search itself found proves nothing.
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from ...loader.formats import parse_json
 from ...loader.manifest import Manifest
 from .finding import COPIES, Found
+from .leaving import CERTAIN, DATA, RATE
+from .truth import Truth
 
 FAMILY_OF = {"binary": "binary", "repetition": "repetition", "toxic": COPIES}
-SHINGLE = 5
-OVERLAP = 0.2
-COMPRESSED = 0.2
-UNPRINTABLE = 0.1
 LEAST = 0.95
 
 
@@ -91,21 +85,19 @@ class Score:
         }
 
 
-def score(manifest: Manifest, found: Found, truth_path: Path) -> Score:
-    """Compare what was found with what was salted."""
-    truth = parse_json(truth_path.read_bytes(), where=str(truth_path))["families"]
+def score(manifest: Manifest, found: Found, truth: Truth) -> Score:
+    """Compare what was found with what was salted, and with what was wrong before."""
     documents = found.documents
-    table = manifest.documents(list(documents), columns=("id", "text"))
+    table = manifest.documents(list(documents), columns=("id",))
     ids = dict(zip(documents, table["id"].to_pylist(), strict=True))
-    texts = dict(zip(documents, table["text"].to_pylist(), strict=True))
-    salted = {name for names in truth.values() for name in names}
+    salted = {name for names in truth.families.values() for name in names}
     unsalted = tuple(
         Unsalted(
             doc=doc,
             id=ids[doc],
             family=family,
             reason=found.reason(doc),
-            justified=_justified(doc, family, texts, found),
+            justified=ids[doc] in (truth.copies if family == COPIES else truth.junk),
         )
         for doc, family in documents.items()
         if ids[doc] not in salted
@@ -113,7 +105,8 @@ def score(manifest: Manifest, found: Found, truth_path: Path) -> Score:
     wrong = {one.doc for one in unsalted if not one.justified}
     return Score(
         families=tuple(
-            _family(name, set(members), documents, ids, wrong) for name, members in truth.items()
+            _family(name, set(members), documents, ids, wrong)
+            for name, members in truth.families.items()
         ),
         unsalted=unsalted,
         found=len(documents),
@@ -129,35 +122,38 @@ def _family(
     ids: Mapping[int, str],
     wrong: set[int],
 ) -> FamilyScore:
+    """Return the score of a family: a member that was found as something else was not found."""
     claimed = [doc for doc, family in documents.items() if family == FAMILY_OF[name]]
     mistaken = sum(doc in wrong for doc in claimed)
     return FamilyScore(
         family=name,
         salted=len(members),
-        found=len(members & set(ids.values())),
+        found=sum(ids[doc] in members for doc in claimed),
         precision=1 - mistaken / max(1, len(claimed)),
     )
 
 
-def _justified(doc: int, family: str, texts: Mapping[int, str], found: Found) -> bool:
-    if family == COPIES:
-        mine = _shingles(texts[doc])
-        others = [other for other in found.culprits if other != doc]
-        return any(_overlap(mine, _shingles(texts[other])) >= OVERLAP for other in others)
-    return _is_junk(texts[doc])
+def blamed_rightly(
+    causes: Sequence[Mapping[str, Any]], *, decisions: int, revision: int, outcome: str
+) -> dict[str, Any]:
+    """Return whether an incident without bad data ended as it should, and what that rests on.
 
-
-def _shingles(text: str) -> set[tuple[str, ...]]:
-    words = text.lower().split()
-    return {tuple(words[i : i + SHINGLE]) for i in range(max(1, len(words) - SHINGLE + 1))}
-
-
-def _overlap(left: set[tuple[str, ...]], right: set[tuple[str, ...]]) -> float:
-    return len(left & right) / len(left | right)
-
-
-def _is_junk(text: str) -> bool:
-    data = text.encode("utf-8", "surrogatepass")
-    odd = sum(not (char.isprintable() or char.isspace()) for char in text)
-    squeezed = len(zlib.compress(data, 9)) / max(1, len(data))
-    return squeezed <= COMPRESSED or odd / max(1, len(text)) >= UNPRINTABLE
+    Args:
+        causes: name and score, the likeliest first.
+        decisions: entries of the decision log; any one would have left something out.
+        revision: that the resumed run is under.
+        outcome: of the incident.
+    """
+    scores = {cause["name"]: cause["score"] for cause in causes}
+    data = scores.get(DATA, 0.0)
+    named = causes[0]["name"] == RATE and data < min(CERTAIN, scores[RATE])
+    untouched = decisions == 0 and revision == 0
+    return {
+        "cause": causes[0]["name"],
+        "score": causes[0]["score"],
+        "bad_data": data,
+        "decisions": decisions,
+        "revision": revision,
+        "outcome": outcome,
+        "passed": named and untouched and outcome == "not-data",
+    }

@@ -1,31 +1,35 @@
-"""What the phases of one drill share."""
+"""What the trainer's side of one drill holds after its corpus was indexed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...loader.cursor import Cursor
 from ...loader.manifest import Manifest
 from ...loader.plan import Plan
 from ...loader.run import Run
+from ...loader.stream import ShardLoader
 from ..diagnose.config import MonitorConfig
-from ..diagnose.series import Series
-from ..ledger import Ledger
+from ..diagnose.monitor import Monitor
 from .directory import Directory
-from .narrator import Narrator
+from .heldout import heldout_tokens
 from .scale import Scale
-from .trainer import Trainer
+from .trainer import RateFault, Trainer
 
-ACTOR = "drill"
+FAULTY_FROM = (0.5, 0.6)
+"""Share of the run in which the learning rate is raised, as the bad block is placed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Session:
     """One drill after its corpus was indexed.
 
-    `steps` is the length of the run, `heldout` the evaluation tokens by source.
+    `steps` is the length of the run, `fault` what is wrong with the learning rate.
     """
 
     directory: Directory
@@ -33,15 +37,47 @@ class Session:
     seed: int
     steps: int
     manifest: Manifest
-    plan: Plan
-    run: Run
-    heldout: dict[str, NDArray[np.int64]]
-    narrator: Narrator
+    fault: RateFault | None
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan of the run."""
+        tokenizer = self.manifest.header.tokenizer
+        assert tokenizer.separator is not None
+        return self.scale.plan(
+            fingerprint=self.manifest.fingerprint,
+            seed=self.seed,
+            separator=tokenizer.separator,
+            pad=tokenizer.pad,
+        )
+
+    @cached_property
+    def run(self) -> Run:
+        """The run, made if it is not there."""
+        path = self.directory.run
+        if (path / "run.json").exists():
+            return Run.open(path)
+        return Run.create(
+            path,
+            plan=self.plan,
+            manifest_path=self.directory.manifest,
+            run_id=f"drill-{self.seed}",
+            context={"drill": {"seed": self.seed, "steps": self.steps}},
+        )
+
+    @cached_property
+    def heldout(self) -> dict[str, NDArray[np.int64]]:
+        """The evaluation tokens by source."""
+        return heldout_tokens(self.manifest, self.plan)
 
     @property
-    def monitor(self) -> MonitorConfig:
+    def monitor_config(self) -> MonitorConfig:
         """The monitor's scale for a run this short."""
         return MonitorConfig.for_short_run(self.steps)
+
+    def monitor(self) -> Monitor:
+        """Return a monitor that has seen nothing."""
+        return Monitor(self.monitor_config)
 
     def trainer(self) -> Trainer:
         """Return an untrained trainer; every call gives the same weights."""
@@ -51,25 +87,23 @@ class Session:
             steps=self.steps,
             seed=self.seed,
             source_names=self.manifest.source_names,
+            fault=self.fault,
+        )
+
+    def loader(self, *, cursor: Cursor | None, reason: Any) -> ShardLoader:
+        """Return a loader of the run that goes on from `cursor`."""
+        return ShardLoader(
+            self.manifest,
+            self.plan,
+            run=self.run,
+            batch=self.scale.batch,
+            cursor=cursor,
+            reason=reason,
         )
 
 
-def signals(ledger: Ledger, *names: str, branch: int | None = None) -> dict[str, Series]:
-    """Return telemetry of a branch from the ledger, by name; all of it without `names`."""
-    table = ledger.telemetry(*names, branch=branch)
-    found = np.array(table["name"].to_pylist(), dtype=object)
-    steps, values = table["step"].to_numpy(), table["value"].to_numpy()
-    return {
-        str(name): Series(
-            name=str(name),
-            steps=steps[found == name].astype(np.int64),
-            values=values[found == name].astype(np.float64),
-        )
-        for name in sorted(set(found.tolist()))
-    }
-
-
-def by_step(series: Series, first: int = 1, last: int | None = None) -> dict[int, float]:
-    """Return the values of a series by step, within `first`..`last`."""
-    pairs = zip(series.steps.tolist(), series.values.tolist(), strict=True)
-    return {s: v for s, v in pairs if s >= first and (last is None or s <= last)}
+def rate_fault(scale: Scale, seed: int, steps: int) -> RateFault:
+    """Return the step from which the learning rate is too high; it depends on the seed alone."""
+    low, high = (round(share * steps) for share in FAULTY_FROM)
+    step = int(np.random.default_rng([0x1EA4, seed]).integers(low, high + 1))
+    return RateFault(step=step, factor=scale.rate_factor)

@@ -6,6 +6,7 @@ import io
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ DECAY_SHARE = 0.2
 LAST_SHARE = 0.1
 LEAST_SOURCE_TOKENS = 256
 FORMAT = "shardward.drill-checkpoint"
+VERSION = 2
 
 
 @contextmanager
@@ -42,6 +44,22 @@ def reproducible(threads: int) -> Iterator[None]:
         torch.use_deterministic_algorithms(before[1])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateFault:
+    """A schedule that gives `factor` times the planned learning rate from `step` on."""
+
+    step: int
+    factor: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What a checkpoint holds beside the trainer: the cursor, and the monitor's state or None."""
+
+    cursor: dict[str, Any]
+    monitor: dict[str, Any] | None
+
+
 class Trainer:
     """A model in training.
 
@@ -51,6 +69,7 @@ class Trainer:
         steps: length of the schedule.
         seed: of the initial weights.
         source_names: by source code, for the loss of each source.
+        fault: what is wrong with the schedule, if anything.
     """
 
     def __init__(
@@ -61,6 +80,7 @@ class Trainer:
         steps: int,
         seed: int,
         source_names: tuple[str, ...],
+        fault: RateFault | None = None,
     ) -> None:
         torch.manual_seed(seed)
         self.scale = scale
@@ -74,7 +94,8 @@ class Trainer:
             weight_decay=WEIGHT_DECAY,
         )
         self.schedule = torch.optim.lr_scheduler.LambdaLR(
-            self.optimizer, lambda step: learning_rate_share(step, scale.warmup, steps)
+            self.optimizer,
+            lambda step: learning_rate_share(step, scale.warmup, steps, fault),
         )
 
     def step(self, batch: Batch) -> tuple[dict[str, float], list[float]]:
@@ -133,25 +154,35 @@ class Trainer:
             for name, tokens in heldout.items()
         }
 
-    def save(self, path: Path, cursor: Mapping[str, Any]) -> None:
-        """Publish everything a restart needs under the new name `path`."""
+    def save(
+        self, path: Path, cursor: Mapping[str, Any], monitor: Mapping[str, Any] | None = None
+    ) -> None:
+        """Publish everything a restart needs under the new name `path`.
+
+        Args:
+            path: of the checkpoint.
+            cursor: of the last completed step.
+            monitor: state of the monitor that watches the run.
+        """
         buffer = io.BytesIO()
         torch.save(
             {
                 "format": FORMAT,
-                "version": 1,
+                "version": VERSION,
                 "model": self.model.state_dict(),
                 "optimizer": self.optimizer.state_dict(),
                 "schedule": self.schedule.state_dict(),
                 "rng": torch.get_rng_state(),
+                "clip_norm": self.clip_norm,
                 "cursor": dict(cursor),
+                "monitor": None if monitor is None else dict(monitor),
             },
             buffer,
         )
         publish_new(path, buffer.getvalue())
 
-    def load(self, path: Path) -> dict[str, Any]:
-        """Restore weights, optimizer, schedule and RNG from `path`; return the cursor's JSON.
+    def load(self, path: Path) -> Loaded:
+        """Restore weights, optimizer, schedule, RNG and clip threshold from `path`.
 
         Raises:
             NotFound: there is no such checkpoint.
@@ -160,18 +191,23 @@ class Trainer:
         if not path.is_file():
             raise NotFound(f"{path} is gone; rewind to another checkpoint")
         state = torch.load(path, weights_only=True)
-        if (state.get("format"), state.get("version")) != (FORMAT, 1):
-            raise FormatError(f"{path} is no {FORMAT} of version 1; give a checkpoint of the drill")
+        if (state.get("format"), state.get("version")) != (FORMAT, VERSION):
+            raise FormatError(
+                f"{path} is no {FORMAT} of version {VERSION}; give a checkpoint of the drill"
+            )
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
         torch.set_rng_state(state["rng"])
-        cursor: dict[str, Any] = state["cursor"]
-        return cursor
+        self.clip_norm = state["clip_norm"]
+        return Loaded(cursor=state["cursor"], monitor=state["monitor"])
 
 
-def learning_rate_share(step: int, warmup: int, steps: int) -> float:
+def learning_rate_share(
+    step: int, warmup: int, steps: int, fault: RateFault | None = None
+) -> float:
     """Return the share of the peak rate at `step` (from 0): warm-up, plateau, linear decay."""
     rise = min(1.0, (step + 1) / warmup)
     left = (steps - step) / max(1.0, DECAY_SHARE * steps)
-    return rise * max(LAST_SHARE, min(1.0, left))
+    share = rise * max(LAST_SHARE, min(1.0, left))
+    return share * fault.factor if fault is not None and step + 1 >= fault.step else share

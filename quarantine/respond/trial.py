@@ -89,7 +89,8 @@ def judge_trial(
     Raises:
         IncidentError: the trial did not reach the onset, or there is no history to draw a line.
     """
-    onset = event_of(incident).onset
+    event = event_of(incident)
+    onset = event.onset
     before, tried = by_step(original), by_step(found)
     history = {
         name: {s: v for s, v in values.items() if onset - HISTORY_STEPS <= s < onset}
@@ -108,12 +109,14 @@ def judge_trial(
         for step, value in tried.get("loss", {}).items()
         if step >= onset and "loss" in line and not value <= line["loss"]
     )
+    bitwise = _bitwise(tried, before) if spec.kind == "replay" else None
+    # The same numbers up to the detection are the same spike, however calm the line is drawn.
     return TrialResult(
         kind=spec.kind,
         first=spec.first,
         last=reached,
-        recurred=bool(strikes),
-        bitwise=_bitwise(tried, before) if spec.kind == "replay" else None,
+        recurred=bool(strikes) or (bitwise is True and reached >= event.detected),
+        bitwise=bitwise,
         strikes=tuple(strikes),
     )
 
