@@ -1,9 +1,15 @@
-"""What the machines report: counters of a dcgm-exporter text page, before and now."""
+"""What the machines report: counters before and now, and events of nodes and links by name.
+
+watch = HardwareWatch("http://node12:9400/metrics")      # or HardwareWatch(Nvml().read)
+watch.signs(step)                                         # now and then, and at a page
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import urllib.request
+from collections.abc import Callable, Mapping
+from http.client import HTTPException
 
 from .evidence import HardwareSign
 
@@ -21,6 +27,19 @@ COUNTERS: Mapping[str, tuple[str, bool]] = {
     "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL": ("NVLink recoveries", False),
     "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": ("PCIe replays", False),
 }
+# Events that schedulers, health checks and communication libraries report, by their usual names.
+NODE_EVENTS: Mapping[str, tuple[str, bool]] = {
+    "node_down": ("the node went down", True),
+    "node_drained": ("the node was drained", False),
+    "gpu_lost": ("a GPU fell off the bus", True),
+    "link_down": ("a link went down", True),
+    "link_flap": ("a link went down and came back", False),
+    "nccl_timeout": ("a collective timed out", True),
+    "ecc_error": ("an ECC error was reported", True),
+    "thermal_throttle": ("the clocks were lowered for heat", False),
+    "oom_kill": ("a process was killed for memory", False),
+}
+LARGEST_PAGE = 16 << 20
 Counters = dict[tuple[str, str], float]
 
 
@@ -59,3 +78,45 @@ def signs_between(before: Counters, now: Counters, step: int | None = None) -> l
             text = f"{what} rose from {earlier:.0f} to {value:.0f} on {device}"
             signs.append(HardwareSign(step=step, what=text, severe=severe))
     return signs
+
+
+def node_sign(name: str, node: str, step: int | None = None) -> HardwareSign:
+    """Return the sign of a node's or link's event; a name that is not known weighs little."""
+    what, severe = NODE_EVENTS.get(name, (f"{name} was reported", False))
+    return HardwareSign(step=step, what=f"{what} on {node}", severe=severe)
+
+
+class HardwareWatch:
+    """Remembers the last counters of one source, and says what is new.
+
+    It never raises for a source that fails: `unavailable` then says why, and what it last said
+    still counts as before.
+    """
+
+    def __init__(self, source: str | Callable[[], Counters], *, timeout: float = 2.0) -> None:
+        """`source` is the address of a dcgm-exporter page, or a function such as `Nvml().read`."""
+        if isinstance(source, str) and not source.startswith(("http://", "https://")):
+            raise ValueError(f"{source!r} is no http address; give one, or a function")
+        self._source, self._timeout = source, timeout
+        self._before: Counters | None = None
+        self.unavailable: str | None = None
+
+    def signs(self, step: int | None = None) -> list[HardwareSign]:
+        """Return what is new since the last call; the first call only takes note."""
+        now = self._read()
+        if now is None:
+            return []
+        before, self._before = self._before, {**(self._before or {}), **now}
+        return [] if before is None else signs_between(before, now, step)
+
+    def _read(self) -> Counters | None:
+        self.unavailable = None
+        if not isinstance(self._source, str):
+            return self._source()
+        try:
+            # The address is one of http, checked in __init__.
+            with urllib.request.urlopen(self._source, timeout=self._timeout) as answer:  # noqa: S310
+                return read_counters(answer.read(LARGEST_PAGE).decode("utf-8", "replace"))
+        except (OSError, HTTPException, ValueError) as error:
+            self.unavailable = f"{self._source} does not answer: {error}"
+            return None

@@ -1,0 +1,166 @@
+"""Counters from a dcgm-exporter page over HTTP, from NVML, and events of nodes by name."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
+
+import pytest
+from helpers_diagnose import an_event
+
+from shardward.loader.errors import MissingExtra
+from shardward.quarantine.diagnose.attribution import attribute
+from shardward.quarantine.diagnose.evidence import Evidence
+from shardward.quarantine.diagnose.hardware import HardwareWatch, node_sign
+from shardward.quarantine.diagnose.nvml import Nvml
+
+
+class Exporter(BaseHTTPRequestHandler):
+    """Answers with the counters that stand in `page`."""
+
+    page = ""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.page.encode())
+
+    def log_message(self, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), Exporter)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/metrics"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_counter_that_rises_on_the_exporter_page_is_a_sign(endpoint: str) -> None:
+    watch = HardwareWatch(endpoint)
+    line = 'DCGM_FI_DEV_{}{{gpu="0",Hostname="n1"}} {}\n'
+    Exporter.page = line.format("ROW_REMAP_FAILURE", 0) + line.format("PCIE_REPLAY_COUNTER", 7)
+    first = watch.signs(100)
+    Exporter.page = line.format("ROW_REMAP_FAILURE", 1) + line.format("PCIE_REPLAY_COUNTER", 7)
+    second = watch.signs(200)
+
+    assert first == []
+    assert [(sign.step, sign.what) for sign in second] == [
+        (200, "row remap failures rose from 0 to 1 on n1/gpu0")
+    ]
+    assert watch.signs(300) == []
+
+
+def test_an_exporter_that_does_not_answer_is_said_and_stops_nothing() -> None:
+    watch = HardwareWatch("http://127.0.0.1:9/metrics", timeout=0.5)
+
+    assert watch.signs(1) == []
+    assert "does not answer" in str(watch.unavailable)
+
+
+def test_an_address_of_another_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match="no http address"):
+        HardwareWatch("file:///etc/passwd")
+
+
+class Error(Exception):
+    """What NVML raises."""
+
+
+def a_machine(**values: object) -> SimpleNamespace:
+    """Return a stand-in for pynvml on a machine with two devices, of which one has no links."""
+    state = {"xids": [], "double": 0, "rows": (0, 0, False, False), **values}
+
+    def wait(events: object, timeout: int) -> SimpleNamespace:
+        assert timeout == 0
+        if not state["xids"]:
+            raise Error("timeout")
+        device, code = state["xids"].pop(0)  # type: ignore[attr-defined]
+        return SimpleNamespace(device=device, eventData=code)
+
+    def link(device: str, number: int, error: int) -> int:
+        if device == "gpu1" or number >= 4:
+            raise Error("not supported")
+        return 1
+
+    return SimpleNamespace(
+        NVMLError=Error,
+        NVML_VOLATILE_ECC=0,
+        NVML_MEMORY_ERROR_TYPE_CORRECTED=0,
+        NVML_MEMORY_ERROR_TYPE_UNCORRECTED=1,
+        NVML_NVLINK_ERROR_DL_CRC_FLIT=0,
+        NVML_NVLINK_ERROR_DL_RECOVERY=1,
+        nvmlEventTypeXidCriticalError=8,
+        nvmlInit=lambda: None,
+        nvmlDeviceGetCount=lambda: 2,
+        nvmlDeviceGetHandleByIndex=lambda index: f"gpu{index}",
+        nvmlDeviceGetIndex=lambda device: int(device[3:]),
+        nvmlEventSetCreate=lambda: "events",
+        nvmlDeviceRegisterEvents=lambda device, kind, events: None,
+        nvmlEventSetWait_v2=wait,
+        nvmlDeviceGetTotalEccErrors=lambda device, kind, volatile: state["double"] if kind else 3,
+        nvmlDeviceGetRemappedRows=lambda device: state["rows"],
+        nvmlDeviceGetPcieReplayCounter=lambda device: 5,
+        nvmlDeviceGetNvLinkErrorCounter=link,
+        state=state,
+    )
+
+
+def test_the_counters_of_nvml_have_the_names_of_the_exporter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "n1")
+    machine = a_machine()
+    monkeypatch.setitem(sys.modules, "pynvml", machine)
+    watch = HardwareWatch(Nvml().read)
+    counters = Nvml().read()
+    watch.signs()
+    machine.state |= {"double": 2, "rows": (0, 1, True, True), "xids": [("gpu1", 79)]}
+    signs = watch.signs(500)
+
+    assert counters["DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "n1/gpu0"] == 3
+    assert counters["DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", "n1/gpu0"] == 4
+    assert ("DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", "n1/gpu1") not in counters
+    assert {sign.what for sign in signs if "gpu1" in sign.what} == {
+        "double-bit ECC errors rose from 0 to 2 on n1/gpu1",
+        "uncorrectable remapped rows rose from 0 to 1 on n1/gpu1",
+        "row remap failures rose from 0 to 1 on n1/gpu1",
+        "XID 79 on n1/gpu1",
+    }
+    assert watch.signs(600) == []
+
+
+def test_without_pynvml_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+
+    with pytest.raises(MissingExtra, match="nvidia-ml-py"):
+        Nvml()
+
+
+def test_without_a_driver_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_driver() -> None:
+        raise Error("driver not loaded")
+
+    machine = a_machine()
+    machine.nvmlInit = no_driver
+    monkeypatch.setitem(sys.modules, "pynvml", machine)
+
+    with pytest.raises(MissingExtra, match="driver not loaded"):
+        Nvml()
+
+
+@pytest.mark.parametrize(
+    ("name", "best"), [("nccl_timeout", "hardware"), ("cable_seen", "unknown")]
+)
+def test_events_of_nodes_are_weighed_by_their_name(name: str, best: str) -> None:
+    sign = node_sign(name, "n7", step=600)
+
+    assert sign.what.endswith("on n7")
+    assert attribute(Evidence(event=an_event(), hardware=(sign,)))[0].name == best
