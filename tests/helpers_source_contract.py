@@ -1,7 +1,8 @@
 """What every shard format must do, as a class that a format's tests inherit.
 
-A new format needs one class: inherit `SourceContract`, say in `write` how the rows of `table()` get
-into `directory` with three rows to a block, and name the class `Test…`.
+A new format needs one class: inherit `SourceContract`, say in `write` how rows get into `directory`
+with three rows to a block, and name the class `Test…`. The rows are those of `table()`, the same
+with nulls, or none at all.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from shardward.loader import Manifest, build_manifest
-from shardward.loader.errors import CorpusError
+from shardward.loader.errors import CorpusError, UsageError
 from shardward.loader.sources import jsonl, open_shard
 from shardward.loader.sources.opening import format_of
 
@@ -34,15 +35,19 @@ def table() -> pa.Table:
 class SourceContract:
     """The same documents, digests and words for damage from every format."""
 
-    def write(self, directory: Path) -> None:
+    def write(self, directory: Path, rows: pa.Table) -> None:
         raise NotImplementedError
+
+    def shard_of(self, tmp_path: Path, rows: pa.Table) -> Path:
+        """Write `rows` into a directory of their own and return the only file there."""
+        (tmp_path / "data").mkdir()
+        self.write(tmp_path / "data", rows)
+        return next((tmp_path / "data").iterdir())
 
     @pytest.fixture
     def shard(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setattr(jsonl, "BLOCK_LINES", 3)
-        (tmp_path / "data").mkdir()
-        self.write(tmp_path / "data")
-        return next((tmp_path / "data").iterdir())
+        return self.shard_of(tmp_path, table())
 
     @pytest.fixture
     def manifest(self, shard: Path, tmp_path: Path) -> Manifest:
@@ -135,3 +140,53 @@ class SourceContract:
 
         with pytest.raises(CorpusError, match=f"shard {shard.name} is missing; restore it"):
             manifest.open_block(0)
+
+    @pytest.mark.parametrize("name", ["text", "id", "origin"])
+    def test_a_null_is_named_with_its_row_and_nothing_is_left(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        monkeypatch.setattr(jsonl, "BLOCK_LINES", 3)
+        values = [
+            None if row == 4 else value for row, value in enumerate(table()[name].to_pylist())
+        ]
+        place = table().schema.get_field_index(name)
+        rows = table().set_column(place, name, pa.array(values, pa.string()))
+        shard = self.shard_of(tmp_path, rows)
+
+        with pytest.raises(CorpusError, match=f"{shard.name} row 4 (is|has a) null"):
+            build_manifest([str(shard)], tmp_path / "m", id_column="id", source_column="origin")
+        assert [item.name for item in tmp_path.iterdir()] == ["data"]
+
+    def test_a_column_of_another_type_is_named_with_its_type(
+        self, shard: Path, tmp_path: Path
+    ) -> None:
+        with pytest.raises(CorpusError, match=f"{shard.name}: column 'other' is int64, neither"):
+            build_manifest([str(shard)], tmp_path / "m", column="other")
+        with pytest.raises(UsageError, match=f"{shard.name}: column 'text' holds text"):
+            build_manifest([str(shard)], tmp_path / "m", tokenizer="ids:300:298:299")
+
+    def test_a_shard_without_rows_is_no_corpus_and_harmless_beside_others(
+        self, tmp_path: Path
+    ) -> None:
+        shard = self.shard_of(tmp_path, table().slice(0, 0))
+
+        with pytest.raises(CorpusError, match="the corpus is empty"):
+            build_manifest([str(shard)], tmp_path / "m")
+        self.write(tmp_path, table())
+        (whole,) = (item for item in tmp_path.iterdir() if item.is_file())
+        both = build_manifest([str(shard), str(whole)], tmp_path / "m")
+        assert both.header.documents == len(TEXTS)
+
+    def test_a_file_of_no_bytes_is_refused_or_holds_nothing(
+        self, shard: Path, tmp_path: Path
+    ) -> None:
+        shard.write_bytes(b"")
+
+        with pytest.raises(CorpusError, match=f"{shard.name} cannot be read|the corpus is empty"):
+            build_manifest([str(shard)], tmp_path / "m")
+
+    def test_a_file_of_another_format_is_refused_by_name(self, shard: Path, tmp_path: Path) -> None:
+        shard.write_bytes(b"PK\x03\x04 is how a zip begins \xff\xfe" * 40)
+
+        with pytest.raises(CorpusError, match=shard.name):
+            build_manifest([str(shard)], tmp_path / "m")

@@ -20,7 +20,7 @@ import pytest
 from helpers_loader import arrow_corpus, write_arrow, write_parquet
 from jsonschema import Draft202012Validator
 
-from shardward.loader import Holdout, Manifest, build_manifest, held_out
+from shardward.loader import Holdout, Manifest, ShardLoader, Topology, build_manifest, held_out
 from shardward.loader.errors import CorpusError, CorruptBlock, FormatError, IntegrityError, NotFound
 from shardward.loader.manifest_verify import verify
 from shardward.schemas import load_schema
@@ -81,16 +81,22 @@ def test_without_a_source_column_the_first_directory_names_the_source(tmp_path: 
     assert [manifest.locate(doc).source for doc in (0, 1)] == ["books", "web"]
 
 
-def test_L22_all_files_are_used_when_there_are_more_than_ranks(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_L22_all_files_are_used_when_there_are_more_than_ranks(tmp_path: Path, ranks: int) -> None:
     for number in range(40):
         write_arrow(tmp_path / "data" / f"{number:02d}.arrow", [[f"text {number}"]])
-
     manifest = build_manifest([str(tmp_path / "data")], tmp_path / "m")
+    plan = manifest.plan(seed=1, seq_len=None, window_blocks=4)
+    delivered = []
 
-    assert manifest.header.documents == 40
-    assert {manifest.locate(doc).shard_uri for doc in range(40)} == {
+    for rank in range(ranks):
+        topology = Topology(dp_rank=rank, dp_size=ranks)
+        with ShardLoader(manifest, plan, batch=6, end="pad", topology=topology) as loader:
+            delivered += [doc for batch in loader for doc in batch.segments.doc.tolist()]
+
+    assert sorted(manifest.locate(doc).shard_uri for doc in delivered) == [
         f"{number:02d}.arrow" for number in range(40)
-    }
+    ]
 
 
 def test_a_document_is_located_by_shard_row_and_block(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers_source_contract import SourceContract, table
+from helpers_source_contract import SourceContract
 from pyarrow import ipc
 
 from shardward.loader import build_manifest
@@ -20,9 +20,8 @@ from shardward.loader.errors import CorpusError
 class TestParquetString(SourceContract):
     kind = pa.string()
 
-    def write(self, directory: Path) -> None:
-        text = pa.chunked_array([table()["text"].chunk(0).cast(self.kind)])
-        rows = table().set_column(0, "text", text)
+    def write(self, directory: Path, rows: pa.Table) -> None:
+        rows = rows.set_column(0, "text", rows["text"].combine_chunks().cast(self.kind))
         pq.write_table(rows, directory / "a.parquet", row_group_size=3)
 
 
@@ -35,18 +34,18 @@ class TestParquetStringView(TestParquetString):
 
 
 class TestParquetDictionary(SourceContract):
-    def write(self, directory: Path) -> None:
-        rows = table().set_column(0, "text", table()["text"].dictionary_encode())
+    def write(self, directory: Path, rows: pa.Table) -> None:
+        rows = rows.set_column(0, "text", rows["text"].dictionary_encode())
         pq.write_table(rows, directory / "a.parquet", row_group_size=3)
 
 
 class TestArrowFile(SourceContract):
     compression: str | None = None
 
-    def write(self, directory: Path) -> None:
+    def write(self, directory: Path, rows: pa.Table) -> None:
         options = ipc.IpcWriteOptions(compression=self.compression)
-        with ipc.new_file(str(directory / "a.arrow"), table().schema, options=options) as writer:
-            writer.write_table(table(), max_chunksize=3)
+        with ipc.new_file(str(directory / "a.arrow"), rows.schema, options=options) as writer:
+            writer.write_table(rows, max_chunksize=3)
 
 
 class TestCompressedArrowFile(TestArrowFile):
@@ -54,21 +53,21 @@ class TestCompressedArrowFile(TestArrowFile):
 
 
 class TestArrowStream(SourceContract):
-    def write(self, directory: Path) -> None:
-        with ipc.new_stream(str(directory / "a.arrows"), table().schema) as writer:
-            writer.write_table(table(), max_chunksize=3)
+    def write(self, directory: Path, rows: pa.Table) -> None:
+        with ipc.new_stream(str(directory / "a.arrows"), rows.schema) as writer:
+            writer.write_table(rows, max_chunksize=3)
 
 
 class TestArrowStreamOfDictionaries(SourceContract):
-    def write(self, directory: Path) -> None:
-        rows = table().set_column(0, "text", table()["text"].dictionary_encode())
+    def write(self, directory: Path, rows: pa.Table) -> None:
+        rows = rows.set_column(0, "text", rows["text"].dictionary_encode())
         with ipc.new_stream(str(directory / "a.arrows"), rows.schema) as writer:
             writer.write_table(rows, max_chunksize=3)
 
 
 class TestJsonLines(SourceContract):
-    def write(self, directory: Path) -> None:
-        lines = [json.dumps(row) for row in table().to_pylist()]
+    def write(self, directory: Path, rows: pa.Table) -> None:
+        lines = [json.dumps(row) for row in rows.to_pylist()]
         (directory / "a.jsonl").write_text("\n\n".join(lines))
 
 

@@ -23,8 +23,8 @@ BLOCKS = [[f"block {b} text {t} " * (1 + t % 5) for t in range(20)] for b in ran
 Rank = subprocess.Popen[str]
 
 
-def start(manifest: Manifest, run: Run, ranks: int, cursor: str, launch: str) -> list[Rank]:
-    started = [
+def spawn(manifest: Manifest, run: Run, ranks: int, cursor: str, launch: str) -> list[Rank]:
+    return [
         subprocess.Popen(
             [
                 *(sys.executable, str(RANK), str(manifest.path), str(run.path), str(rank)),
@@ -32,10 +32,15 @@ def start(manifest: Manifest, run: Run, ranks: int, cursor: str, launch: str) ->
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
         )
         for rank in range(ranks)
     ]
+
+
+def start(manifest: Manifest, run: Run, ranks: int, cursor: str, launch: str) -> list[Rank]:
+    started = spawn(manifest, run, ranks, cursor, launch)
     for process in started:
         assert answer(process) == "ready"
     return started
@@ -114,3 +119,29 @@ def test_L7_killed_at_4_ranks_resumed_at_2_at_3_and_at_8_nothing_is_lost_or_repe
         positions = [p for record in records for p in record.positions.tolist()]
         total = add_digests(*(int.from_bytes(record.digest, "big") for record in records))
         assert (positions, total) == expected[step]
+
+
+def test_a_requeued_job_with_the_superseded_checkpoint_is_refused_on_every_rank(
+    tmp_path: Path,
+) -> None:
+    manifest = arrow_corpus(tmp_path, BLOCKS, shards=3)
+    plan = manifest.plan(seed=12, seq_len=32, window_blocks=3)
+    run = Run.create(tmp_path / "run", plan=plan, manifest_path=manifest.path)
+    expected = uninterrupted(manifest, plan)
+    healthy = live(manifest, run, 2, "-", "first", 2)
+    poisoned = live(manifest, run, 2, healthy, "second", 3)
+    newest = live(manifest, run, 3, healthy, "from the checkpoint before", 2)
+
+    refused = spawn(manifest, run, 2, poisoned, "requeued")
+    errors = [process.communicate()[1] for process in refused]
+
+    assert all(process.returncode != 0 for process in refused)
+    assert all("SupersededCursor" in words and "fork=True" in words for words in errors)
+    live(manifest, run, 2, newest, "third", 1)
+    recorded = effective(run)
+    positions = {
+        step: [p for record in records for p in record.positions.tolist()]
+        for step, records in recorded.items()
+        if step <= 5
+    }
+    assert positions == {step: expected[step][0] for step in range(1, 6)}
