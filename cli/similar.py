@@ -82,10 +82,11 @@ def similar(
     query = build_query(loaded, wanted, threshold=threshold, kinds=kinds or KINDS)
     say(_chances(query))
     with progress("searching", loaded.documents_count) as advance:
-        hits = run_query(loaded, query, workers=workers, advance=advance, work=work)
+        hits = run_query(loaded, query, workers=workers, advance=advance, work=work, tell=say)
     hits, free = _acquit(run, incident, loaded, hits)
     bins = recall_bins(hits, least=query.least, banded=query.banded)
-    shown = _passages(loaded, hits[:limit]) if passages else {}
+    ranked = sorted(hits, key=lambda hit: (-hit.score, hit.doc))
+    shown = _passages(loaded, ranked[:limit]) if passages else {}
     payload = {
         "query": wanted,
         "threshold": threshold,
@@ -100,7 +101,7 @@ def similar(
     }
     for each in free[:MOST_TOLD]:
         say(f"document {each.doc} {each.reason}")
-    emit(as_json, payload, lambda console: _show(console, hits, bins, shown, limit))
+    emit(as_json, payload, lambda console: _show(console, ranked, bins, shown, limit))
 
 
 def _question(
@@ -162,16 +163,15 @@ def _passage(text: str, passage: Passage) -> dict[str, object]:
 
 def _show(
     console: Console,
-    hits: list[Hit],
+    ranked: list[Hit],
     bins: tuple[RecallBin, ...],
     shown: Mapping[int, list[dict[str, object]]],
     limit: int,
 ) -> None:
-    ranked = sorted(hits, key=lambda hit: (-hit.score, hit.doc))
     found = [(h.doc, h.kind, h.score, h.query_doc, h.reason) for h in ranked[:limit]]
     console.print(table("relatives", ["doc", "kind", "score", "like", "reason"], found))
-    if len(hits) > limit:
-        console.print(f"{len(hits) - limit} more; raise --limit or use --json")
+    if len(ranked) > limit:
+        console.print(f"{len(ranked) - limit} more; raise --limit or use --json")
     shared = [(doc, p["words"], p["text"]) for doc, all_ in shown.items() for p in all_]
     if shared:
         console.print(table("shared passages", ["doc", "words", "text"], shared))

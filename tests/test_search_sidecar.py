@@ -13,7 +13,12 @@ from jsonschema import Draft202012Validator
 
 from shardward.loader.errors import FormatError, IntegrityError, MismatchError
 from shardward.loader.manifest import Manifest
-from shardward.quarantine.search.band_scan import agreeing_pairs, rows_sharing_a_band, value_set
+from shardward.quarantine.search.band_scan import (
+    PLACES,
+    agreeing_rows,
+    rows_sharing_a_band,
+    value_set,
+)
 from shardward.quarantine.search.index_job import build_signatures, read_shard
 from shardward.quarantine.search.rows import IndexRows, join_rows
 from shardward.quarantine.search.sidecar import read_sidecar, sidecar_path, usable_sidecar
@@ -159,15 +164,31 @@ def test_the_band_scan_equals_a_plain_set() -> None:
         assert np.array_equal(rows_sharing_a_band(bands, sets), np.flatnonzero(expected))
 
 
-def test_agreeing_pairs_equal_a_plain_count() -> None:
+def test_agreeing_rows_equal_a_plain_count() -> None:
     rng = np.random.default_rng(4)
     low = rng.integers(0, 4, (300, 128), dtype=np.uint8)
     query = np.concatenate([low[:5], rng.integers(0, 4, (20, 128), dtype=np.uint8)])
     rows = np.flatnonzero(rng.random(300) < 0.7)
     counts = (low[rows][:, None, :] == query[None, :, :]).sum(axis=2)
-    expected = [(int(rows[i]), j) for i, j in np.argwhere(counts >= 40)]
+    found = agreeing_rows(low, rows, query, 40)
 
-    assert [tuple(pair) for pair in agreeing_pairs(low, rows, query, 40).tolist()] == expected
+    assert found.rows.tolist() == rows[(counts >= 40).any(axis=1)].tolist()
+    assert found.cut == 0
+    for row, places in zip(found.rows.tolist(), found.places.tolist(), strict=True):
+        agree = counts[rows.tolist().index(row)]
+        best = sorted((-count, place) for place, count in enumerate(agree) if count >= 40)[:PLACES]
+        assert [place for place in places if place >= 0] == [place for _, place in best]
+
+
+def test_K9_a_hot_band_gives_a_bounded_number_of_candidates_and_says_what_was_cut() -> None:
+    low = np.zeros((5000, 128), dtype=np.uint8)
+    low[:, :60] = np.arange(5000)[:, None] % 7
+    found = agreeing_rows(low, np.arange(5000), np.zeros((200, 128), np.uint8), 40, most=1000)
+
+    assert len(found.rows) == 1000
+    assert found.cut == 4000
+    assert found.places.shape == (1000, PLACES)
+    assert (low[found.rows] == 0).all(axis=1).sum() == 715  # the best are kept
 
 
 def test_a_search_goes_on_where_it_was_stopped(manifest: Manifest, tmp_path: Path) -> None:

@@ -39,10 +39,10 @@ import time; start = time.perf_counter()
 from shardward.quarantine.search.columns import chunk_of
 from shardward.quarantine.search.rows import index_chunk
 from shardward.quarantine.search.signature import shingle_set
-from shardward.quarantine.search.band_scan import agreeing_pairs, rows_sharing_a_band, value_set
+from shardward.quarantine.search.band_scan import agreeing_rows, rows_sharing_a_band, value_set
 rows = index_chunk(chunk_of([b"one two three four five six seven"] * 2))
 shingle_set(b"one two three four five six")
-agreeing_pairs(rows.low, rows.counts.astype("int64") * 0, rows.low, 100)
+agreeing_rows(rows.low, rows.counts.astype("int64") * 0, rows.low, 100)
 rows_sharing_a_band(rows.bands, tuple(value_set(band) for band in rows.bands))
 print(time.perf_counter() - start, time.process_time())
 """

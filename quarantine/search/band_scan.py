@@ -7,9 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .kernels_search import mark_members, similar_pairs
+from .kernels_search import best_places, mark_members
 
-PAIRS_AT_ONCE = 1 << 20
+ROWS_AT_ONCE = 1 << 16
+PLACES = 8
+"""Query documents that a candidate is compared with: those whose signatures agree most."""
+MOST_CANDIDATES = 1 << 20
+"""Candidates of one shard whose text is read; a search says how many more there were."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,15 +54,44 @@ def rows_sharing_a_band(
     return np.flatnonzero(marks)
 
 
-def agreeing_pairs(
-    low: NDArray[np.uint8], rows: NDArray[np.int64], query: NDArray[np.uint8], least: int
-) -> NDArray[np.int64]:
-    """Return int64[P, 2]: (row, query place) whose signatures agree in `least` slots or more."""
-    step = max(1, PAIRS_AT_ONCE // max(1, len(query)))
-    found = [np.zeros((0, 2), dtype=np.int64)]
-    for start in range(0, len(rows), step):
-        part = rows[start : start + step]
-        pairs = np.empty((len(part) * len(query), 2), dtype=np.int64)
-        count = similar_pairs(low, part, query, np.uint32(least), pairs)
-        found.append(pairs[: int(count)].copy())
-    return np.concatenate(found)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """Rows whose signature agrees with one of the query's.
+
+    Attributes:
+        rows: int64[C], ascending.
+        places: int32[C, PLACES], the query places that agree most, the best first, then -1.
+        cut: how many rows more there were, of which none agrees better than those kept.
+    """
+
+    rows: NDArray[np.int64]
+    places: NDArray[np.int32]
+    cut: int
+
+
+def agreeing_rows(
+    low: NDArray[np.uint8],
+    rows: NDArray[np.int64],
+    query: NDArray[np.uint8],
+    least: int,
+    *,
+    most: int = MOST_CANDIDATES,
+) -> Candidates:
+    """Return the rows out of `rows` that agree with a query signature in `least` slots or more.
+
+    `low` is uint8[N, 128], `query` uint8[Q, 128]. Of more than `most` rows the best are kept.
+    """
+    found = [(np.zeros(0, np.int64), np.zeros((0, PLACES), np.int32), np.zeros(0, np.uint8))]
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        part = rows[start : start + ROWS_AT_ONCE]
+        places = np.full((len(part), PLACES), -1, dtype=np.int32)
+        equals = np.zeros((len(part), PLACES), dtype=np.uint8)
+        best_places(low, part, query, np.uint32(least), places, equals)
+        agree = np.flatnonzero(places[:, 0] >= 0)
+        found.append((part[agree], places[agree], equals[agree, 0]))
+    kept, places, equals = (np.concatenate(column) for column in zip(*found, strict=True))
+    cut = max(0, len(kept) - most)
+    if cut:
+        best = np.sort(np.argsort(-equals.astype(np.int16), kind="stable")[:most])
+        kept, places = kept[best], places[best]
+    return Candidates(rows=kept, places=places, cut=cut)

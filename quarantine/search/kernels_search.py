@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .jit import Int64s, Number, UInt8s, UInt32s, UInt64s, kernel
+from .jit import Int32s, Int64s, Number, UInt8s, UInt32s, UInt64s, kernel
 
 U32 = np.uint32
 U64 = np.uint64
@@ -42,19 +42,21 @@ def mark_members(
 
 
 @kernel
-def similar_pairs(
+def best_places(
     low: UInt8s,
     rows: Int64s,
     query: UInt8s,
     least: Number,
-    pairs: Int64s,
-) -> Number:
-    """Write to pairs int64[C, 2] the (row, query place) with at least `least` equal bytes.
+    places: Int32s,
+    equals: UInt8s,
+) -> None:
+    """Find for each row the query signatures that agree most, in `least` bytes or more.
 
-    Returns how many there are; those beyond C are counted and not written.
+    `places` int32[R, T] gets their places, the best first and of equals the first, -1 where there
+    are no more; `equals` uint8[R, T] how many bytes agree.
     """
-    found = 0
     width = U64(low.shape[1])
+    kept = places.shape[1]
     for i in range(rows.size):
         row = low[rows[i]]
         for j in range(query.shape[0]):
@@ -62,9 +64,12 @@ def similar_pairs(
             equal = np.uint32(0)
             for q in range(width):
                 equal += np.uint32(row[q] == other[q])
-            if equal >= least:
-                if found < pairs.shape[0]:
-                    pairs[found, 0] = rows[i]
-                    pairs[found, 1] = j
-                found += 1
-    return found
+            if equal < least or equal <= equals[i, kept - 1]:
+                continue
+            place = kept - 1
+            while place > 0 and equals[i, place - 1] < equal:
+                equals[i, place] = equals[i, place - 1]
+                places[i, place] = places[i, place - 1]
+                place -= 1
+            equals[i, place] = np.uint8(equal)
+            places[i, place] = np.int32(j)

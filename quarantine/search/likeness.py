@@ -17,6 +17,8 @@ MEDOIDS = 10
 INSIDE = 0.85
 REACH = 1.5
 CAP = 8.0
+MOST_CULPRITS = 1024
+"""Culprits that are compared with each other; of more, as many spread evenly over them are."""
 MOST_POINTS = 256
 """Culprits that distances are taken to where another reason stands beside them."""
 
@@ -58,6 +60,9 @@ def learn(
     clean: NDArray[np.bool_],
 ) -> Likeness:
     """Return the likeness to `culprits` against `background`, `clean` where its verdict is no."""
+    if len(culprits) > MOST_CULPRITS:
+        spread_evenly = np.linspace(0, len(culprits) - 1, MOST_CULPRITS).astype(np.int64)
+        culprits, docs = culprits[spread_evenly], tuple(docs[i] for i in spread_evenly.tolist())
     centre = background.mean(axis=0, dtype=np.float64).astype(np.float32)
     spread = np.maximum(background.std(axis=0, dtype=np.float64), 1.0).astype(np.float32)
     points = _scaled(culprits, centre, spread)

@@ -45,6 +45,8 @@ class Query:
         low: uint8[Q, 128] signatures.
         bands: the set of values of each band.
         sets: the shingles of each document.
+        compared: int64, the places of the documents that near copies are looked for of: those with
+            shingles, one of each content.
         hashes: content hash → document, without the empty document.
         culprits: the weakest query document of each junk rule broken.
         likeness: to the junk among them, or None.
@@ -59,6 +61,7 @@ class Query:
     low: NDArray[np.uint8]
     bands: tuple[ValueSet, ...]
     sets: tuple[NDArray[np.uint64], ...]
+    compared: NDArray[np.int64]
     hashes: dict[bytes, int]
     culprits: tuple[Culprit, ...]
     likeness: Likeness | None
@@ -97,6 +100,7 @@ def build_query(
         low=rows.low,
         bands=tuple(value_set(band[rows.counts > 0]) for band in rows.bands),
         sets=tuple(shingle_set(chunk.raw(row)) for row in range(len(chunk))),
+        compared=_distinct(rows),
         hashes={
             key: doc for key, doc in zip(hashes, docs.tolist(), strict=True) if key != EMPTY_HASH
         },
@@ -104,6 +108,12 @@ def build_query(
         likeness=likeness,
         digest=_digest(manifest, docs, threshold, kinds),
     )
+
+
+def _distinct(rows: IndexRows) -> NDArray[np.int64]:
+    """Return the first row of each content that has shingles, ascending."""
+    _, firsts = np.unique(rows.hashes, axis=0, return_index=True)
+    return np.sort(firsts[rows.counts[firsts] > 0]).astype(np.int64)
 
 
 def _digest(

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...loader.errors import CorpusError
-from .band_scan import agreeing_pairs, rows_sharing_a_band
+from .band_scan import MOST_CANDIDATES, Candidates, agreeing_rows, rows_sharing_a_band
 from .engine import executor
 from .guilt import as_guilty, strengths
 from .hits import KINDS, Hit
@@ -37,11 +37,15 @@ _EMPTY = np.frombuffer(EMPTY_HASH, dtype=np.uint8)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardHits:
-    """The hits in one shard, or why it could not be read."""
+    """The hits in one shard, or why it could not be read.
+
+    `cut` counts the candidates for near copies that were too many to be verified.
+    """
 
     shard: int
     documents: int
     hits: tuple[Hit, ...]
+    cut: int = 0
     failure: str = ""
 
 
@@ -82,8 +86,12 @@ def run_query(
     workers: int = 0,
     advance: Callable[[int], object] | None = None,
     work: Path | None = None,
+    tell: Callable[[str], object] | None = None,
 ) -> list[Hit]:
-    """Return the hits of a built query; see `search`."""
+    """Return the hits of a built query; see `search`.
+
+    `tell` hears of each shard that has more candidates than are verified.
+    """
     markers = Markers(work, query.digest)
     done = {shard: markers.load(shard) for shard in range(len(manifest.shards))}
     open_shards = [shard for shard, hits in done.items() if hits is None]
@@ -93,8 +101,15 @@ def run_query(
         if result.failure:
             failures.append(result.failure)
         else:
-            markers.save(result.shard, result.hits)
             hits.extend(result.hits)
+            if not result.cut:
+                markers.save(result.shard, result.hits)
+            elif tell is not None:
+                tell(
+                    f"{manifest.shards[result.shard].uri}: {result.cut} candidates for near "
+                    f"copies beyond {MOST_CANDIDATES} were not verified; ask for a higher "
+                    "threshold or fewer documents"
+                )
         if advance is not None:
             advance(result.documents)
     if failures:
@@ -109,32 +124,31 @@ def scan_shard(shard: int, broadcast: tuple[Manifest, Query]) -> ShardHits:
     """Return the hits in shard number `shard`; a shard that cannot be read is a failure in it."""
     manifest, query = broadcast
     documents = manifest.shards[shard].documents
+    first = manifest.shards[shard].first_document
+    asked = {doc - first for doc in query.docs}
     try:
         rows = rows_of_shard(manifest, shard)
-        hits = tuple(_hits(manifest, shard, rows, query))
+        exact = {row: doc for row, doc in _exact(rows, query).items() if row not in asked}
+        near = _candidates(rows, query, known=asked | exact.keys())
+        hits = (
+            *_exact_hits(first, exact),
+            *_verified(manifest, first, near, query),
+            *(hit for hit in _junk(rows, first, query) if hit.doc - first not in asked),
+        )
     except CorpusError as error:
         return ShardHits(shard=shard, documents=documents, hits=(), failure=str(error))
-    return ShardHits(shard=shard, documents=documents, hits=hits)
+    return ShardHits(shard=shard, documents=documents, hits=hits, cut=near.cut)
 
 
-def _hits(manifest: Manifest, shard: int, rows: IndexRows, query: Query) -> Iterator[Hit]:
-    first = manifest.shards[shard].first_document
-    known = {doc - first for doc in query.docs}
-    exact = _exact(rows, query) if "exact" in query.kinds else {}
+def _exact_hits(first: int, exact: dict[int, int]) -> Iterator[Hit]:
     for row, doc in exact.items():
-        if row not in known:
-            reason = f"the same bytes as document {doc}"
-            yield Hit(doc=first + row, query_doc=doc, kind="exact", score=1.0, reason=reason)
-    if "near" in query.kinds:
-        pairs = [pair for pair in _candidates(rows, query) if pair[0] not in known | set(exact)]
-        yield from _verified(manifest, first, pairs, query)
-    if "junk" in query.kinds:
-        yield from (hit for hit in _junk(rows, first, query) if hit.doc - first not in known)
+        reason = f"the same bytes as document {doc}"
+        yield Hit(doc=first + row, query_doc=doc, kind="exact", score=1.0, reason=reason)
 
 
 def _exact(rows: IndexRows, query: Query) -> dict[int, int]:
     """Return row → query document with the same content hash."""
-    if not query.hashes or not len(rows):
+    if "exact" not in query.kinds or not query.hashes or not len(rows):
         return {}
     words = np.frombuffer(b"".join(key[:8] for key in query.hashes), dtype=np.uint64)
     places = np.flatnonzero(np.isin(rows.words(), words)).tolist()
@@ -142,33 +156,33 @@ def _exact(rows: IndexRows, query: Query) -> dict[int, int]:
     return {row: doc for row, doc in matches.items() if doc is not None}
 
 
-def _candidates(rows: IndexRows, query: Query) -> list[tuple[int, int]]:
-    """Return the (row, query place) pairs whose signatures leave the threshold possible."""
-    if query.banded:
+def _candidates(rows: IndexRows, query: Query, *, known: set[int]) -> Candidates:
+    """Return the rows, but for those in `known`, whose signatures leave the threshold possible."""
+    if "near" not in query.kinds or not len(query.compared):
+        chosen = np.zeros(0, dtype=np.int64)
+    elif query.banded:
         chosen = rows_sharing_a_band(rows.bands, query.bands)
         chosen = chosen[rows.counts[chosen] > 0]
     else:
         chosen = np.flatnonzero(rows.counts)
-    pairs = agreeing_pairs(rows.low, chosen, query.low, query.least)
-    return [(row, place) for row, place in pairs.tolist() if query.sets[place].size]
+    chosen = np.setdiff1d(chosen, np.fromiter(known, dtype=np.int64, count=len(known)))
+    return agreeing_rows(rows.low, chosen, query.low[query.compared], query.least)
 
 
 def _verified(
-    manifest: Manifest, first: int, pairs: list[tuple[int, int]], query: Query
+    manifest: Manifest, first: int, candidates: Candidates, query: Query
 ) -> Iterator[Hit]:
     """Yield the best near hit of each candidate row, by exact Jaccard on its text."""
-    places: dict[int, list[int]] = {}
-    for row, place in pairs:
-        places.setdefault(row, []).append(place)
-    docs = np.array(sorted(places), dtype=np.int64) + first
+    docs = candidates.rows + first
     blocks = manifest.geometry().block_of(docs) if len(docs) else docs
     for block in np.unique(blocks).tolist():
         start = int(manifest.geometry().first_document[block])
         chunk = block_chunk(manifest, block)
-        for doc in docs[blocks == block].tolist():
+        for i in np.flatnonzero(blocks == block).tolist():
+            doc, chosen = int(docs[i]), candidates.places[i]
             shingles = shingle_set(chunk.raw(doc - start))
-            scores = [(jaccard(shingles, query.sets[i]), -i) for i in places[doc - first]]
-            score, place = max(scores)
+            places = query.compared[chosen[chosen >= 0]].tolist()
+            score, place = max((jaccard(shingles, query.sets[p]), -p) for p in places)
             if score >= query.threshold:
                 match = query.docs[-place]
                 reason = f"shares {score:.0%} of its word 5-grams with document {match}"
@@ -176,7 +190,7 @@ def _verified(
 
 
 def _junk(rows: IndexRows, first: int, query: Query) -> Iterator[Hit]:
-    if query.likeness is None or not len(rows):
+    if "junk" not in query.kinds or query.likeness is None or not len(rows):
         return
     values = strengths(rows.vectors, rows.flags)
     broken = np.flatnonzero(values.any(axis=1))

@@ -1,18 +1,22 @@
 """Where the evidence is: character spans of what a detector counted.
 
 Spans are indices into the decoded text, so they never cut a character. Only the first million
-characters are searched and only the first spans are kept, whatever the text holds.
+characters and the first MATCHES places in them are searched, and only the first spans are kept,
+whatever the text holds.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from .findings import Span
 
 SEARCHED = 1 << 20
 KEPT = 8
+MATCHES = 4096
+"""Places of evidence, words or lines that are looked at: a loop holds no end of them."""
 GAP = 16
 _CONTROL = re.compile("[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f-\x9f\ufffd]+")
 _RUN = re.compile(r"(\S)\1{15,}")
@@ -82,7 +86,7 @@ def repeated_line_spans(text: str) -> tuple[Span, ...]:
 
 def repeated_word_spans(text: str) -> tuple[Span, ...]:
     """Return stretches of words that repeat earlier 5-grams, periodic runs included."""
-    words = [match.span() for match in _WORD.finditer(text[:SEARCHED])]
+    words = [match.span() for match in islice(_WORD.finditer(text[:SEARCHED]), MATCHES)]
     return _merged(_repeated_grams(text, words))
 
 
@@ -94,7 +98,7 @@ def whole(text: str) -> tuple[Span, ...]:
 def _repeated_lines(text: str) -> Iterator[Span]:
     seen: set[str] = set()
     start = 0
-    for line in text.split("\n"):
+    for line in islice(text.split("\n"), MATCHES):
         end = start + len(line)
         if line.strip():
             if line in seen:
@@ -104,10 +108,9 @@ def _repeated_lines(text: str) -> Iterator[Span]:
 
 
 def _repeated_grams(text: str, words: list[Span]) -> Iterator[Span]:
-    seen: set[tuple[str, ...]] = set()
-    strings = [text[start:end] for start, end in words]
+    seen: set[str] = set()
     for i in range(len(words) - 4):
-        gram = tuple(strings[i : i + 5])
+        gram = text[words[i][0] : words[i + 4][1]]
         if gram in seen:
             yield words[i][0], words[i + 4][1]
         seen.add(gram)
@@ -116,7 +119,7 @@ def _repeated_grams(text: str, words: list[Span]) -> Iterator[Span]:
 def _merged(spans: Iterable[Span]) -> tuple[Span, ...]:
     """Join spans closer than GAP and keep the first KEPT."""
     kept: list[Span] = []
-    for start, end in spans:
+    for start, end in islice(spans, MATCHES):
         if kept and start - kept[-1][1] <= GAP:
             kept[-1] = (kept[-1][0], max(end, kept[-1][1]))
         elif len(kept) == KEPT:
