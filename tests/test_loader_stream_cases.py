@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -153,17 +155,29 @@ def test_L5_prefetched_batches_are_not_counted(
         assert ahead.state_dict()["step"] == 3
 
 
+def counted(function: Callable[[], Any]) -> tuple[Any, int]:
+    """Return what `function` returns, and how many calls and returns that takes."""
+    events: list[str] = []
+
+    def note(frame: FrameType, kind: str, argument: object) -> None:
+        events.append(kind)
+
+    sys.setprofile(note)
+    try:
+        result = function()
+    finally:
+        sys.setprofile(None)
+    return result, len(events)
+
+
 def test_L6_the_state_costs_the_same_few_calls_at_every_step(manifest: Manifest) -> None:
     plan = manifest.plan(seed=6, seq_len=8, window_blocks=2)
     costs = []
     with loader(manifest, plan, batch=2, epochs=3) as ours:
         for batch in ours:
             ours.observe(batch.step)
-            calls: list[str] = []
-            sys.setprofile(lambda _, kind, __, calls=calls: calls.append(kind))
-            state = ours.state_dict()
-            sys.setprofile(None)
-            costs.append(len(calls))
+            state, calls = counted(ours.state_dict)
+            costs.append(calls)
             assert len(str(state)) < 1024
 
     assert len(costs) > 400
