@@ -31,6 +31,7 @@ SEGMENT_TABLE = (
     "row",
     "source",
 )
+SPAN_MARKS = ("⟦", "⟧")
 READABLE = 12
 """A column that has to be narrower, though its cells are longer, is no longer read with ease."""
 
@@ -61,7 +62,7 @@ def answer(
     texts: Sequence[Excerpt | None] = (),
     limit: int = SHOWN_ROWS,
     extra: Mapping[str, Any] | None = None,
-    cut: bool = False,
+    typed: bool = False,
 ) -> None:
     """Print rows as the JSON answer of `ledger-answer.v1.json`, or as a table.
 
@@ -76,7 +77,8 @@ def answer(
         texts: one excerpt per row, printed below the table.
         limit: rows printed; the JSON has all.
         extra: more about the answer, for the JSON.
-        cut: there are more rows than `rows` has.
+        typed: of a query that someone typed: no more rows were fetched than tell that there are
+            some, and columns may be too many for a table, which are then printed a line each.
     """
     if as_json:
         _print_json({"question": dict(question), **(extra or {})}, rows, texts)
@@ -86,12 +88,14 @@ def answer(
         shown = [name for name in (columns or rows.column_names) if name in rows.column_names]
         found = rows.slice(0, limit).to_pylist()
         cells = [[_cell(row[name]) for name in shown] for row in found]
-        if _fits(console.width, shown, cells):
-            console.print(table(title, shown, cells))
+        if not rows.num_rows:
+            console.print("no rows")
+        elif typed and not _fits(console.width, shown, cells):
+            _print_records(console, shown, cells)
         else:
-            _print_records(console, title, shown, cells)
+            console.print(table(title, shown, cells))
         if rows.num_rows > limit:
-            number = "" if cut else f"{rows.num_rows - limit} "
+            number = "" if typed else f"{rows.num_rows - limit} "
             console.print(f"{number}more rows; --json or --limit shows them")
         for row, text in zip(found, texts, strict=False):
             _print_text(console, row, text)
@@ -123,10 +127,8 @@ def _fits(width: int, columns: Sequence[str], cells: Sequence[Sequence[object]])
 
 
 def _print_records(
-    console: Console, title: str, columns: Sequence[str], cells: Sequence[Sequence[object]]
+    console: Console, columns: Sequence[str], cells: Sequence[Sequence[object]]
 ) -> None:
-    if title:
-        console.print(title)
     for number, row in enumerate(cells, start=1):
         console.print(f"row {number}", style="bold")
         size = max(map(len, columns))
@@ -141,12 +143,14 @@ def _print_text(console: Console, row: Mapping[str, Any], text: Excerpt | None) 
     if text is None:
         console.print("not in the corpus")
         return
+    # A pipe or a file shows no reverse video.
+    first, last = ("", "") if console.is_terminal else SPAN_MARKS
     console.print(clean(text.before, limit=200), style="dim", end="")
-    console.print(clean(text.span, limit=1000), style="reverse", end="")
+    console.print(f"{first}{clean(text.span, limit=1000)}{last}", style="reverse", end="")
     console.print(clean(text.after, limit=200), style="dim")
 
 
 def _cell(value: object) -> object:
     if isinstance(value, str) and _TIME.fullmatch(value):
-        return value[:19]
+        return value[:19].replace("T", " ")
     return value.hex() if isinstance(value, bytes) else value

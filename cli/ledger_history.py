@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+import pyarrow as pa
 from rich.console import Console
 
 from ..loader.errors import IntegrityError
@@ -16,11 +17,11 @@ from .output import emit, json_option, run_option, say, table
 TIMELINE_TABLE = (
     "piece",
     "reason",
-    "parent",
-    "fork_step",
-    "first_step",
-    "last_step",
+    "from",
+    "steps",
     "kept_until",
+    "incomplete",
+    "ranks",
     "revision",
     "created",
 )
@@ -61,6 +62,9 @@ def diff(*, piece: int, other: int, limit: int, run: Path, as_json: bool) -> Non
 def timeline(*, limit: int, run: Path, as_json: bool) -> None:
     """Show the branch pieces of a run: starts, restarts, rewinds and trials.
 
+    `from` is the piece and step that a piece went on from, as --at takes it; `kept_until` the
+    last of its steps that is still in the history of the head.
+
     \b
     Examples:
       shardward ledger timeline --run runs/7b
@@ -70,11 +74,27 @@ def timeline(*, limit: int, run: Path, as_json: bool) -> None:
     answer(
         as_json,
         {"command": "timeline"},
-        rows,
-        title="branch pieces; the head's history keeps each up to kept_until",
+        rows if as_json else _compact(rows),
+        title="branch pieces",
         columns=TIMELINE_TABLE,
         limit=limit,
     )
+
+
+def _compact(rows: pa.Table) -> pa.Table:
+    """Return the pieces with the columns of `TIMELINE_TABLE`; `from` is what --at takes."""
+    pieces = [
+        {
+            **row,
+            "from": None if row["parent"] is None else f"{row['parent']}:{row['fork_step']}",
+            "steps": "none" if row["first_step"] is None
+            else f"{row['first_step']}..{row['last_step']}",
+            "kept_until": "-" if row["kept_until"] is None else str(row["kept_until"]),
+            "ranks": row["dp_size"],
+        }
+        for row in rows.to_pylist()
+    ]  # fmt: skip
+    return pa.Table.from_pylist(pieces) if pieces else rows
 
 
 @click.command()
@@ -141,4 +161,4 @@ def sql(*, query: str, timeout: float, limit: int, run: Path, as_json: bool) -> 
     """
     with opened(Run.open(run), None) as book, ended_at_once():
         rows = book.sql(query, most=None if as_json else limit + 1, seconds=timeout)
-    answer(as_json, {"command": "sql", "query": query}, rows, title="", limit=limit, cut=True)
+    answer(as_json, {"command": "sql", "query": query}, rows, title="", limit=limit, typed=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+import pyarrow as pa
 
 from ..loader.errors import Busy
 from ..quarantine.ledger.derive import Deriver
@@ -24,11 +25,9 @@ STEP_TABLE = (
     "piece",
     "time",
     "ranks",
-    "dp_size",
     "completed",
     "epoch",
-    "first_position",
-    "end_position",
+    "positions",
     "samples",
     "segments",
     "revision",
@@ -114,8 +113,25 @@ def steps(*, asked: Asked, span: tuple[str, ...], documents: bool, limit: int) -
     answer(
         asked.as_json,
         asked.question("steps", first=first, last=last, documents=documents),
-        rows,
+        rows if asked.as_json or documents else _compact(rows),
         title=f"documents of steps {first} to {last}" if documents else f"steps {first} to {last}",
         columns=None if documents else STEP_TABLE,
         limit=limit,
     )
+
+
+def _compact(rows: pa.Table) -> pa.Table:
+    """Return the rows of steps with the columns of `STEP_TABLE`, ranks as 7/8 and so on."""
+    steps = [
+        {
+            **row,
+            "time": f"{row['time']:%Y-%m-%d %H:%M:%S}",
+            "ranks": f"{row['ranks']}/{row['dp_size']}",
+            "completed": "yes"
+            if row["completed"]
+            else f"{row['completed_ranks']}/{row['dp_size']}",
+            "positions": f"{row['first_position']}..{row['end_position'] - 1}",
+        }
+        for row in rows.to_pylist()
+    ]
+    return pa.Table.from_pylist(steps) if steps else rows

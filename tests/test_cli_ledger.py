@@ -59,7 +59,12 @@ def test_a_step_is_a_table_for_people_with_the_texts(trained: tuple[Run, list[An
     assert result.exit_code == 0
     assert "part-00" in result.stdout
     assert "more rows" in result.stdout
-    assert "text" in result.stdout.partition("\ndocument ")[2]
+    shown = result.stdout.partition("\ndocument ")[2]
+    segments = trained[1][2].segments
+    assert shown.count("⟦") == shown.count("⟧") == 2
+    marked = shown.partition("⟦")[2].partition("⟧")[0]
+    # The separator behind a document is its last token, and no letter.
+    assert len(marked) - int(segments.end[0] - segments.start[0]) in (0, -1)
 
 
 def test_the_shown_span_is_exactly_the_tokens(trained: tuple[Run, list[Any]]) -> None:

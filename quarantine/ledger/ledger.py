@@ -97,7 +97,8 @@ class Ledger(LedgerFile):
 
         Columns: step, piece, epoch, first_position, end_position, ranks, dp_size, complete,
         completed (by all ranks), completed_ranks, samples, segments, target_tokens, blanked_tokens,
-        mode, record, revision and digest (16 bytes over all ranks).
+        mode, record, revision, time (of the first delivery, UTC) and digest (16 bytes over all
+        ranks).
         """
         return steps_table(self.database, self.spans(branch), first, last)
 

@@ -34,7 +34,7 @@ STEP_DOCUMENTS = pa.schema(
 _STEP_QUERY = (
     "SELECT step, piece, epoch, first_position, end_position, ranks, dp_size, complete, "
     "completed, completed_ranks, samples, segments, target_tokens, blanked_tokens, mode, record, "
-    "revision "
+    "revision, time "
     "FROM all_steps WHERE "
 )
 
