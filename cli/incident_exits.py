@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from ..loader.errors import UsageError
 from ..quarantine.respond import exits
+from ..quarantine.respond.drift import drift_evidence
 from ..quarantine.respond.orders import Factors
-from .incident_options import act_options, find, said
+from .incident_options import act_options, find, said, signals
 from .output import acts
 
 REASON = click.option("--reason", required=True, help="Why; kept for ever.")
@@ -26,12 +29,21 @@ def _leave(
     dry_run: bool,
     as_json: bool,
     factors: Factors | None = None,
+    evidence: Mapping[str, Any] | None = None,
 ) -> None:
     opened, incident = find(run, incident_id)
     incident.check(act)
     done, pending = acts(yes=yes, dry_run=dry_run), exits.pending_orders(incident, opened)
     if done:
-        exits.leave(incident, opened, act, actor=actor, reason=reason, factors=factors)
+        exits.leave(
+            incident,
+            opened,
+            act,
+            actor=actor,
+            reason=reason,
+            factors=factors,
+            evidence=evidence,
+        )
     what = f"{act}: {reason}"
     if pending is not None:
         what += f"\n  the trainer's next start goes on from step {pending.checkpoint.step}"
@@ -66,13 +78,22 @@ def dismiss(
 ) -> None:
     """Close an incident that was none: a glitch of logging or dashboard, a drifting eval harness.
 
+    --as eval-drift needs the evidence of confirm --eval: the healthy checkpoint gives other numbers
+    today than the run logged at its time, or the scene is no worse than it. It is stored.
+
     \b
     Examples:
       shardward incident dismiss INC-0001 --reason "the logger restarted" --yes
       shardward incident dismiss INC-0001 --as eval-drift --reason "new harness" --yes
     """
+    evidence = None
+    if kind == "eval-drift":
+        opened, incident = find(run, incident_id)
+        incident.check("dismiss")
+        evidence = drift_evidence(incident, signals(opened, None, incident=incident))
     _leave(
         "dismiss",
+        evidence=evidence,
         incident_id=incident_id,
         run=run,
         reason=f"{kind.replace('-', ' ')}: {reason}",

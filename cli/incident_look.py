@@ -18,6 +18,7 @@ from ..quarantine.ledger import Ledger
 from ..quarantine.respond import response
 from ..quarantine.respond.acquittal import Acquittal
 from ..quarantine.respond.command import run_command
+from ..quarantine.respond.drift import evaluations_json
 from ..quarantine.respond.evaluation import evaluation_specs, merge_evaluations
 from ..quarantine.respond.incident import Incident, IncidentStore
 from ..quarantine.respond.on_branch import on_branch_of
@@ -161,7 +162,7 @@ def confirm(
     series, event = signals(opened, log, incident=incident), event_of(incident)
     act = acts(yes=yes, dry_run=dry_run)
     evals = _evaluate(opened, incident, command, timeout) if command and act else {}
-    checklist = checklist_of(event, series, evals, worse=worse)
+    checklist = checklist_of(event, series, merge_evaluations(evals), worse=worse)
     first, last = max(event.onset - PANEL_STEPS, 0), event.detected + PANEL_STEPS
     if act:
         response.confirm(
@@ -174,6 +175,7 @@ def confirm(
             ),
             actor=actor,
             accept=accept,
+            evaluations=evaluations_json(evals),
         )
     what = f"record the checklist: {checklist.verdict}" + _items(checklist)
     what += f"\n  would first run {command}" if command and not act else ""
@@ -193,13 +195,12 @@ def _items(checklist: Checklist) -> str:
 
 def _evaluate(
     run: Run, incident: Incident, command: str, timeout: float | None
-) -> dict[str, Series]:
+) -> dict[str, dict[str, Series]]:
     specs = evaluation_specs(run, incident)
-    results = {
+    return {
         name: run_command(command, spec, incident.path / "work" / f"eval-{name}", timeout=timeout)
         for name, spec in specs.items()
     }
-    return merge_evaluations(results)
 
 
 @click.command()

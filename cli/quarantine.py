@@ -12,15 +12,18 @@ from ..loader.errors import UsageError
 from ..loader.manifest import Manifest
 from ..loader.run import Run
 from ..quarantine.ledger import Ledger
+from ..quarantine.respond.bulk import confirm_count
 from ..quarantine.respond.corpus import document_facts
 from ..quarantine.respond.decisions import DecisionLog
 from ..quarantine.respond.incident import IncidentStore
 from ..quarantine.respond.listing import excluded_rows
 from ..quarantine.respond.on_branch import source_of_steps
+from ..quarantine.respond.preview import Preview, preview
 from ..quarantine.respond.revisions import decision_anchors
 from ..quarantine.respond.scopes import Scope
 from ..quarantine.respond.selection import Selection, action_for, parse_steps, select
 from ..quarantine.respond.status import Decision, active_skips, status_of
+from ..quarantine.respond.suspects import suspect_reasons
 from .output import (
     acts,
     clean,
@@ -78,6 +81,7 @@ def _selection(named: dict[str, Any]) -> Selection:
         shard=named["shard"],
         source=named["source"],
         steps=named["steps"],
+        suspects=named.get("suspects", False),
     )
 
 
@@ -150,6 +154,8 @@ def list_(*, run: Path, manifest: Path | None, limit: int, as_json: bool) -> Non
     show_default="quarantine, or skip for --positions",
     help="condemn yields only to undo; suspect is a note; skip takes positions, once.",
 )
+@click.option("--suspects", is_flag=True, help="All suspects of the --incident.")
+@click.option("--expect", type=int, help="How many suspects you looked at; must be the count.")
 @click.option("--reason", required=True, help="Why; kept for ever.")
 @click.option("--incident", help="The incident this belongs to.")
 @actor_option
@@ -160,6 +166,7 @@ def add(
     run: Path,
     manifest: Path | None,
     action: str | None,
+    expect: int | None,
     reason: str,
     incident: str | None,
     actor: str,
@@ -170,10 +177,12 @@ def add(
 ) -> None:
     """Leave documents, copies, positions, a shard or a source out of training.
 
-    The decision counts from the next revision: see quarantine publish, or incident skip.
+    The decision counts from the next revision: see quarantine publish, or incident skip. The number
+    of suspects must be confirmed with --expect; the reason for each is kept as evidence.
 
     \b
     Examples:
+      shardward quarantine add --suspects --incident INC-0001 --reason "junk" --expect 9 --yes
       shardward quarantine add --doc 17 --reason "binary junk" --incident INC-0001 --yes
       shardward quarantine add --shard s3.parquet --reason "under audit" --dry-run
       shardward quarantine add --positions 0:4096-8192 --reason "spike" --yes
@@ -182,10 +191,26 @@ def add(
     opened = Run.open(run)
     corpus = corpus_of(opened, manifest)
     log = DecisionLog(opened.path, manifest=corpus.fingerprint)
-    seen = log.head()
-    scope = _scope(opened, corpus, named, incident)
-    decision = Decision(action=what, scope=scope, reason=reason, actor=actor, incident=incident)
-    decide(log, decision, seen, act=acts(yes=yes, dry_run=dry_run), as_json=as_json)
+    seen, act = log.head(), acts(yes=yes, dry_run=dry_run)
+    evidence: dict[str, Any] = {}
+    if named["suspects"]:
+        reasons = _suspects(opened, incident)
+        scope = Scope.of_documents(sorted(reasons))
+        evidence = {"documents": {str(doc): why for doc, why in reasons.items()}}
+        if act:
+            confirm_count(len(reasons), expect, what=f"{incident} has {len(reasons)} suspects")
+    else:
+        scope = _scope(opened, corpus, named, incident)
+    decision = Decision(
+        action=what, scope=scope, reason=reason, actor=actor, incident=incident, evidence=evidence
+    )
+    decide(log, decision, seen, act=act, as_json=as_json)
+
+
+def _suspects(run: Run, incident: str | None) -> dict[int, str]:
+    if incident is None:
+        raise UsageError("--suspects are those of an incident; name it with --incident")
+    return suspect_reasons(IncidentStore(run.path).get(incident))
 
 
 @quarantine.command()
@@ -227,29 +252,52 @@ def release(
     decision = Decision(
         action="release", scope=scope, reason=reason, actor=actor, incident=incident
     )
-    decide(log, decision, seen, act=acts(yes=yes, dry_run=dry_run), as_json=as_json)
+    act = acts(yes=yes, dry_run=dry_run)
+    shown = None if act else _preview(opened, manifest, log, decision)
+    decide(log, decision, seen, act=act, as_json=as_json, preview=shown)
 
 
 @quarantine.command()
 @click.argument("number", type=int)
 @run_option
+@manifest_option
 @click.option("--reason", required=True, help="Why; kept for ever.")
 @actor_option
 @mutation_options
 @json_option
 def undo(
-    *, number: int, run: Path, reason: str, actor: str, yes: bool, dry_run: bool, as_json: bool
+    *,
+    number: int,
+    run: Path,
+    manifest: Path | None,
+    reason: str,
+    actor: str,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Take back decision NUMBER, whatever it was; an undo can be undone too.
 
+    Without --yes it shows which documents would come back, and what of the run's way ahead they
+    touch.
+
     \b
     Examples:
+      shardward quarantine undo 4 --reason "wrong document" --dry-run
       shardward quarantine undo 4 --reason "wrong document" --yes
     """
-    log = DecisionLog(Run.open(run).path)
+    opened = Run.open(run)
+    log = DecisionLog(opened.path)
     log.entry(number)
     decision = Decision(action="undo", scope=Scope.of_entry(number), reason=reason, actor=actor)
-    decide(log, decision, log.head(), act=acts(yes=yes, dry_run=dry_run), as_json=as_json)
+    act = acts(yes=yes, dry_run=dry_run)
+    shown = None if act else _preview(opened, manifest, log, decision)
+    decide(log, decision, log.head(), act=act, as_json=as_json, preview=shown)
+
+
+def _preview(run: Run, manifest: Path | None, log: DecisionLog, decision: Decision) -> Preview:
+    with Ledger.open(run) as ledger:
+        return preview(run, corpus_of(run, manifest), ledger, log.entries(), decision)
 
 
 @quarantine.command()

@@ -243,7 +243,7 @@ def export_(*, run: Path, manifest: Path | None, reasons: bool) -> None:
 @click.option(
     "--findings",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="JSON lines with doc, detector, score, as scan prints them.",
+    help="What scan or similar printed with --json, or JSON lines with doc, detector, score.",
 )
 @click.option("--detector", help="Only findings of this detector.")
 @click.option("--min-score", type=float, help="Only findings with at least this score.")
@@ -291,7 +291,7 @@ def bulk_(
     docs = matching(wanted, corpus)
     act = acts(yes=yes, dry_run=dry_run)
     if act:
-        confirm_count(docs, expect)
+        confirm_count(docs.size, expect)
     decision = Decision(
         action=action,
         scope=filter_scope(wanted, docs),

@@ -15,9 +15,11 @@ from ..loader.manifest import Manifest
 from ..loader.run import Run
 from ..quarantine.respond.chain import ChainHead
 from ..quarantine.respond.decisions import Appended, DecisionLog, entry_json
+from ..quarantine.respond.preview import Preview
 from ..quarantine.respond.status import Decision, Entry
 from .output import clean, emit, say, table
 
+MOST_NAMED = 40
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -78,16 +80,29 @@ def entries_json(entries: Sequence[Entry]) -> list[Mapping[str, Any]]:
 
 
 def decide(
-    log: DecisionLog, decision: Decision, seen: ChainHead, *, act: bool, as_json: bool
+    log: DecisionLog,
+    decision: Decision,
+    seen: ChainHead,
+    *,
+    act: bool,
+    as_json: bool,
+    preview: Preview | None = None,
 ) -> None:
-    """Append `decision` if `act`, and show what was or would be written; nobody is overlooked."""
+    """Append `decision` if `act`, and show what was or would be written; nobody is overlooked.
+
+    `preview` is what it would change, shown with what would be written.
+    """
     done = log.append_after(decision, seen=seen) if act else None
     payload = _decided(decision, done)
+    if preview is not None:
+        payload["preview"] = preview.to_json()
     what = clean(decision.scope.describe(), limit=200)
 
     def render(out: Console) -> None:
         if done is None:
             out.print(f"would {decision.action} {what}; say --yes to do it")
+            if preview is not None:
+                _show_preview(out, preview)
             return
         out.print(f"decision {done.entry.sequence}: {decision.action} {what}")
         if done.earlier:
@@ -96,6 +111,26 @@ def decide(
     emit(as_json, payload, render)
     if done is not None and decision.action != "undo" and not as_json:
         say("the run learns of it with the next revision: shardward quarantine publish")
+
+
+def _show_preview(out: Console, preview: Preview) -> None:
+    for title, change in (("comes back", preview.back), ("goes out", preview.out)):
+        difference = change.difference
+        if not difference.added and not difference.skips_added:
+            continue
+        facts: list[list[object]] = [
+            ["documents", change.documents],
+            ["tokens", change.tokens],
+            ["samples ahead", change.samples],
+            ["first step ahead", change.first_step],
+            ["which", ", ".join(map(str, difference.added[:MOST_NAMED]))],
+        ]
+        facts += [[f"of {each.name}", f"{each.tokens} tokens"] for each in change.sources]
+        facts += [
+            ["positions", f"{s['start']}-{s['end']} of epoch {s['epoch']}"]
+            for s in difference.skips_added
+        ]
+        out.print(table(title, ("what", "how much"), facts))
 
 
 def _decided(decision: Decision, done: Appended | None) -> dict[str, Any]:

@@ -159,10 +159,10 @@ def test_a_bulk_decision_needs_the_count_confirmed(desk: Desk) -> None:
     docs = matching(Filter(source="de"), desk.manifest)
 
     with pytest.raises(UsageError, match="names 20 documents and nothing was confirmed"):
-        confirm_count(docs, None)
+        confirm_count(docs.size, None)
     with pytest.raises(UsageError, match="19 were confirmed"):
-        confirm_count(docs, 19)
-    confirm_count(docs, 20)
+        confirm_count(docs.size, 19)
+    confirm_count(docs.size, 20)
 
 
 def test_a_single_release_beats_a_bulk_decision(desk: Desk) -> None:

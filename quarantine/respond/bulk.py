@@ -86,17 +86,19 @@ def filter_scope(wanted: Filter, docs: Documents) -> Scope:
     return Scope(kind="detector", value=wanted.describe(), documents=tuple(docs.tolist()))
 
 
-def confirm_count(docs: Documents, expected: int | None) -> None:
+def confirm_count(count: int, expected: int | None, *, what: str = "") -> None:
     """Refuse to act when the number of documents is not the one a person confirmed.
+
+    `what` says in words what there is so many of; by default what a filter names.
 
     Raises:
         UsageError: no number was given, or another one.
     """
-    if expected != docs.size:
+    if expected != count:
         said = "nothing was confirmed" if expected is None else f"{expected} were confirmed"
         raise UsageError(
-            f"the filter names {docs.size} documents and {said}; look at them, then say "
-            f"--expect {docs.size} --yes"
+            f"{what or f'the filter names {count} documents'} and {said}; look at them, then say "
+            f"--expect {count} --yes"
         )
 
 
@@ -119,6 +121,11 @@ def _from_findings(wanted: Filter, manifest: Manifest) -> Documents:
 
 
 def _findings(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the findings of JSON lines, or those in one object that scan or similar printed."""
+    whole = _printed(path)
+    if whole is not None:
+        yield from whole
+        return
     with path.open("rb") as stream:
         for number, line in enumerate(stream, 1):
             if not line.strip():
@@ -131,3 +138,18 @@ def _findings(path: Path) -> Iterator[dict[str, Any]]:
             if not fits:
                 raise FormatError(f"{path} line {number}: doc is {finding['doc']!r}, no ordinal")
             yield finding
+
+
+def _printed(path: Path) -> list[dict[str, Any]] | None:
+    """Return the findings, suspects or hits in the output of a command; None if it is none.
+
+    A hit's kind counts as its detector, and a hit has the verdict yes.
+    """
+    try:
+        value = json.loads(path.read_bytes())
+    except (UnicodeDecodeError, json.JSONDecodeError):
+        return None
+    if not isinstance(value, dict) or "schema_version" not in value:
+        return None
+    hits = [{"detector": h.get("kind"), "verdict": True, **h} for h in value.get("hits", [])]
+    return [*value.get("findings", []), *value.get("suspects", []), *hits]

@@ -136,9 +136,8 @@ def _shares(incident: Incident, manifest: Manifest) -> Shares | None:
     window = incident.evidence(identified, "window")
     documents, controls = window["documents"], window["control_documents"]
     tokens = dict(zip(documents["doc"], documents["tokens"], strict=True))
-    flagged = judged(incident)
-    if flagged is None:
-        flagged = _condemned(manifest, documents["doc"], controls)
+    found = judged(incident)
+    flagged = set(found) if found is not None else _condemned(manifest, documents["doc"], controls)
     # Each half of the controls is judged beside the other: the rate of verdicts on a calm window.
     halves = (controls[::2], controls[1::2])
     usual = _condemned(manifest, *halves) | _condemned(manifest, *halves[::-1])

@@ -49,6 +49,7 @@ def confirm(
     panels: Json | None = None,
     pictures: Mapping[str, bytes] | None = None,
     accept: str | None = None,
+    evaluations: Json | None = None,
 ) -> Event:
     """Store the checklist and frozen panels; only "confirmed" or `accept` moves the incident on.
 
@@ -58,6 +59,7 @@ def confirm(
         panels: the series that were looked at, as JSON.
         pictures: PNG panels by name.
         accept: why a person goes on without the verdict "confirmed".
+        evaluations: what the healthy checkpoint and the scene were evaluated as.
     """
     incident.check("confirm")
     ok = verdict == "confirmed" or accept is not None
@@ -68,7 +70,11 @@ def confirm(
         "confirm" if ok else "attempt",
         actor=actor,
         summary={"verdict": verdict, "accepted": accept},
-        evidence={"checklist": checklist, "panels": panels or {}},
+        evidence={
+            "checklist": checklist,
+            "panels": panels or {},
+            **({"evaluations": evaluations} if evaluations else {}),
+        },
         files=files,
     )
 

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 class Selection:
     """What was named; exactly one field is filled.
 
-    `steps` and `positions` are "FIRST-LAST" (steps, both included) and "EPOCH:START-END" (raw
-    positions, END not included); `copies_of` is a document whose exact copies are meant.
+    `suspects` are those of an incident. `steps` and `positions` are "FIRST-LAST" (steps, both
+    included) and "EPOCH:START-END" (raw positions, END not included); `copies_of` is a document
+    whose exact copies are meant.
     """
 
     documents: tuple[int, ...] = ()
@@ -38,14 +39,19 @@ class Selection:
     shard: str | None = None
     source: str | None = None
     steps: str | None = None
+    suspects: bool = False
 
     def __post_init__(self) -> None:
-        values = (self.documents or None, *(getattr(self, name) for name in _SINGLE))
+        values = (
+            self.documents or None,
+            self.suspects or None,
+            *(getattr(self, name) for name in _SINGLE),
+        )
         filled = sum(value is not None for value in values)
         if filled != 1:
             raise UsageError(
                 f"{filled} things are named; name exactly one of documents, content, copies, "
-                "positions, shard, source or steps"
+                "positions, shard, source, steps or suspects"
             )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ...loader.errors import IncidentError
 from ..search.incident_window import IncidentWindow, document_losses
 from ..search.triage import triage
 from .acquittal import (
@@ -125,16 +126,36 @@ def families_of(suspects: Sequence[Suspect]) -> dict[int, str]:
     }
 
 
-def judged(incident: Incident) -> set[int] | None:
-    """Return the documents that the suspects stored in this round condemn; None without any."""
+def judged(incident: Incident) -> dict[int, str] | None:
+    """Return the documents that the suspects stored in this round condemn, each with its reason.
+
+    None when no suspects were stored in this round.
+    """
     current = incident.case().round
     for event in reversed(incident.events()):
         if event.act == "note" and event.summary.get("name") == "suspects":
             suspects = incident.evidence(event, "suspects")["suspects"]
             if event.round != current or any("verdict" not in each for each in suspects):
                 return None
-            return {each["doc"] for each in suspects if each["verdict"]}
+            return {each["doc"]: each["reasons"][0] for each in suspects if each["verdict"]}
     return None
+
+
+def suspect_reasons(incident: Incident) -> dict[int, str]:
+    """Return the suspects of this round that crossed the line, each with its reason.
+
+    Raises:
+        IncidentError: there are none, or nobody has identified the window in this round.
+    """
+    found = judged(incident)
+    if found is None:
+        raise IncidentError(f"{incident.id} has no suspects yet; run incident identify first")
+    if not found:
+        raise IncidentError(
+            f"no document of {incident.id} crossed the line; name documents with --doc or --steps, "
+            "or say with incident skip --no-skip why nothing is left out"
+        )
+    return found
 
 
 def suspects_json(
