@@ -25,6 +25,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from damage import DECODINGS, FOREIGN, MADE, NATIVE, minified
 from gather import BINARY_BYTES, Found, clean_text, find, some_bytes
+from innocent import INNOCENT, decomposed, vocabulary
+from more_damage import CROSSED, MORE, UNCHOSEN
 from quality import row
 
 from shardward.quarantine.search.columns import chunk_of, text_chunks
@@ -72,6 +74,14 @@ def junk_texts(found: Found, clean: Texts) -> Texts:
     long = [text for text in prose if len(text) > 2500]
     for name, damage in MADE.items():
         junk[f"made/{name}"] = [damage(rng, rng.choice(long)) for _ in range(MOST)]
+    for name, damage in MORE.items():
+        group = "unchosen" if name in UNCHOSEN else "made"
+        junk[f"{group}/{name}"] = [damage(rng, rng.choice(long)) for _ in range(MOST)]
+    for locale, damages in CROSSED.items():
+        own = [text for text in clean.get(f"locale/{locale}", []) if len(text) > 600]
+        for name, damage in damages.items():
+            group = "unchosen" if name in UNCHOSEN else "made"
+            junk[f"{group}/{name}"] = [damage(rng, text) for text in own]
     foreign = [t for k in clean if k.startswith("locale/") for t in clean[k] if len(t) > 600]
     for name, damage in FOREIGN.items():
         junk[f"made/{name}"] = [damage(rng, rng.choice(foreign)) for _ in range(MOST)]
@@ -82,6 +92,19 @@ def junk_texts(found: Found, clean: Texts) -> Texts:
                 for text in clean.get(f"locale/{locale}", [])
             ]
     return junk
+
+
+def made_clean(clean: Texts) -> Texts:
+    """Return clean texts of layouts with many numbers, and accents as marks of their own."""
+    words = vocabulary(text for kind in clean if kind.startswith("text/") for text in clean[kind])
+    made = {
+        f"layout/{name}": [maker(random.Random(f"{name}{i}"), words) for i in range(MOST)]
+        for name, maker in INNOCENT.items()
+    }
+    for locale in ("vi", "fr", "ko"):
+        texts = clean.get(f"locale/{locale}", [])
+        made[f"decomposed/{locale}"] = [decomposed(text) for text in texts]
+    return made
 
 
 def in_own_source(features: Features, flags: np.ndarray) -> Iterator[bool]:
@@ -131,7 +154,7 @@ def main() -> None:
         clean = unseen(clean, options.seen)
     junk = junk_texts(found, clean)
     report("junk caught", junk)
-    report("clean flagged", clean)
+    report("clean flagged", clean | made_clean(clean))
 
 
 if __name__ == "__main__":

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from .rows import DECIDING
 from .vectors import restore
 
-GUILT_VERSION = 2
+GUILT_VERSION = 3
 """Rises when the same index rows make another document guilty."""
 BINARY, REPETITION = "binary", "repetition"
 ACCIDENTS = (BINARY, REPETITION)
 """In binary data every measure of another family is an accident, and in repetition most are: a
 document of the first of these families is of no other."""
-AS_STRONG = {BINARY: 0.0, "encoded": 0.9, "numbers": 0.85}
+AS_STRONG = {BINARY: 0.0, "encoded": 0.9, "numbers": 0.9}
 """Share of the weakest culprit's strength that makes a document as guilty, by family."""
 ELSE_AS_STRONG = 0.8
 MARKS = 0.5
@@ -30,6 +30,8 @@ MARKS = 0.5
 CLEAR = (BINARY, "mojibake", "latin1-letters", "unlikely-characters")
 """Kinds that suffice; of the others a document must also lie near a culprit."""
 NEAREST, FARTHEST = 0.9, 1.35
+NUMBERS_NEAREST, NUMBERS_FARTHEST = 0.8, 1.0
+"""Tables of code pages among manual pages break the rules of tables of numbers by right."""
 REPETITION_NEAREST = 2.0
 SPREADS = 1.5
 """How near: SPREADS times the culprits' own median distance, within NEAREST and FARTHEST."""
@@ -88,6 +90,8 @@ class Culprit:
             return float("inf")
         if self.family == REPETITION:
             return max(REPETITION_NEAREST, SPREADS * spread)
+        if self.family == "numbers":
+            return min(max(NUMBERS_NEAREST, SPREADS * spread), NUMBERS_FARTHEST)
         return min(max(NEAREST, SPREADS * spread), FARTHEST)
 
 

@@ -36,6 +36,8 @@ PRIME = U64(0x9E3779B97F4A7C15)
 LINE_SEED = U64(0x243F6A8885A308D3)
 HIGH = U64(0x8080808080808080)
 BLANKS = U64(0x2121212121212121)
+CASE_WEIGHT = 3
+"""A word has one such place where every letter is wrong; units like kHz hold one now and then."""
 ALL = U64(0xFFFFFFFFFFFFFFFF)
 
 
@@ -74,7 +76,9 @@ def count_character(cell: Number, previous: Number, odd: UInt32s, tally: Int64s)
     """
     group = cell & U32(31)
     tally[group] += 1
-    tally[T_ODD] += np.int64((odd[previous & U32(31)] >> group) & U32(1))
+    before = previous & U32(31)
+    tally[T_ODD] += np.int64((odd[before] >> group) & U32(1))
+    tally[T_ODD] += CASE_WEIGHT * np.int64((odd[before | U32(32)] >> group) & U32(1))
     misread = (previous >> U32(8)) & (cell >> U32(16)) & U32(255)
     if misread != U32(0):
         for page in range(8):

@@ -7,11 +7,13 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from .feature_names import Feature
+from .feature_names import CLASSES, Feature
 from .features import Features
 
 Column = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+LOWER_DIGIT, DIGIT_LOWER = 0 * CLASSES + 2, 2 * CLASSES + 0
+"""Places in the matrix of byte classes."""
 
 
 def column(feature: Feature) -> Callable[[Features], Column]:
@@ -72,6 +74,15 @@ def crowded(features: Features) -> Column:
     """Return what is no white space, where three tenths lie in long words."""
     long = features.column(Feature.LONG_WORD_SHARE) >= 0.3
     return np.where(long, 1.0 - features.column(Feature.SPACE), 0.0).astype(np.float64)
+
+
+def digits_in_words(features: Features) -> Column:
+    """Return the share of places on either side of a digit between small ASCII letters.
+
+    As many of one side as of the other count, since `e4` and `3rd` have but one.
+    """
+    into, out = features.transitions[:, LOWER_DIGIT], features.transitions[:, DIGIT_LOWER]
+    return 2.0 * np.minimum(into, out).astype(np.float64)
 
 
 def enough_spaced(features: Features) -> Mask:

@@ -299,6 +299,17 @@ BUILT_IN: tuple[Rule, ...] = (
         ceiling=0.28,
     ),
     Rule(
+        name="digits-in-words",
+        family="encoded",
+        measure=measures.digits_in_words,
+        line=0.1,
+        reason="{value:.0%} of the places lie between a letter and a digit, as a poor scan leaves "
+        "or a code has (line {line:.0%})",
+        spans=where.whole,
+        gate=_SOME_TEXT,
+        ceiling=0.25,
+    ),
+    Rule(
         name="no-spaces",
         family="encoded",
         measure=measures.crowded,

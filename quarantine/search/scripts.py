@@ -137,8 +137,9 @@ class ScriptTable:
 
     `cells` uint32[65536 + 272]: the BMP, then 4096 code points each. Bits 0 to 4 hold the group,
     bit 5 white space, bits 8 to 15 whether a code page of CODE_PAGES reads a first byte of UTF-8
-    as this character, bits 16 to 23 whether it reads a later byte so. `odd` uint32[32]: bit `b` of
-    entry `a` says that group `b` does not follow group `a`.
+    as this character, bits 16 to 23 whether it reads a later byte so. `odd` uint32[64]: bit `b` of
+    entry `a` says that group `b` does not follow group `a`, in entry `32 + a` that a capital of
+    the same script follows a small letter, as in Cyrillic of one old page read as another.
     """
 
     cells: NDArray[np.uint32]
@@ -201,11 +202,12 @@ def _odd_neighbours() -> NDArray[np.uint32]:
     east = (Group.HANGUL, Group.KANA, Group.IDEOGRAPH, Group.RARE_IDEOGRAPH)
     scripts = (latin, greek, cyrillic, *far)
     signs = ((Group.LATIN1_SIGN,), (Group.SIGN,), (Group.BOX,))
-    pairs = {(Group.GREEK_LOWER, Group.GREEK_UPPER), (Group.CYRILLIC_LOWER, Group.CYRILLIC_UPPER)}
     kinds = (*scripts, *signs)
-    pairs |= {(a, b) for x in kinds for y in kinds if x != y for a in x for b in y}
+    pairs = {(a, b) for x in kinds for y in kinds if x != y for a in x for b in y}
     pairs |= {pair for a in east for x in far for b in x for pair in ((a, b), (b, a))}
-    odd = np.zeros(32, dtype=np.uint32)
+    odd = np.zeros(64, dtype=np.uint32)
     for a, b in pairs:
         odd[a] |= np.uint32(1 << b)
+    for a, b in (greek, cyrillic):
+        odd[32 + a] |= np.uint32(1 << b)
     return odd
