@@ -31,6 +31,7 @@ from .step_count import StepEstimate, count_steps
 from .step_reader import StepReader
 from .steps import StepSource
 from .stream_load import (
+    check_options,
     check_place,
     check_plan,
     check_window_bytes,
@@ -87,6 +88,7 @@ class ShardLoader:
 
     piece: int | None = None
     """Branch piece that is recorded, None without a run."""
+    _failure: ShardwardError | None = None
 
     def __init__(
         self,
@@ -136,7 +138,7 @@ class ShardLoader:
             patience=patience,
             window_bytes=window_bytes,
         )
-        self._check_sizes(window_bytes, loaded)
+        self._check(loaded, reason=reason, on_corrupt=on_corrupt)
         writer = self._open_piece(loaded, reason, launch, fork=fork, fresh=cursor is None)
         self._loaded = self._source.cursor(Place(loaded.step, loaded.epoch, loaded.position))
         self._recorder = Recorder(writer, self.piece, self.topology, self._loaded)
@@ -145,15 +147,24 @@ class ShardLoader:
         )
         self._micro_batches: Iterator[Batch] = iter(())
         self._transform, self._has_ended = transform, False
-        self._failure: ShardwardError | None = None
         self._warnings = StepWarnings(self._source.revision.number)
         self.stats, self._ranks = LoaderStats(), RankCheck()
 
-    def _check_sizes(self, window_bytes: int, loaded: Cursor) -> None:
-        for size in self._source.schedule.sizes():
+    def _check(self, loaded: Cursor, **named: str | None) -> None:
+        """Refuse options and sizes that do not go together, before anything is opened."""
+        source = self._source
+        check_options(
+            threads=source.threads,
+            epochs=source.epochs,
+            mode=source.mode,
+            end=source.end,
+            record=source.record,
+            **named,
+        )
+        for size in source.schedule.sizes():
             self.topology.check(size, self.micros)
-        check_window_bytes(self._source.layout, self.manifest, window_bytes)
-        check_place(loaded, self._source.walker().order(loaded.epoch))
+        check_window_bytes(source.layout, self.manifest, source.window_bytes)
+        check_place(loaded, source.walker().order(loaded.epoch), source.epochs)
 
     def _open_piece(
         self, loaded: Cursor, reason: str | None, launch: str | None, *, fork: bool, fresh: bool

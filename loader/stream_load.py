@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from .blocks import token_dtype
-from .cursor import Cursor
+from .cursor import Cursor, Mode
 from .errors import MismatchError, NotFound, UsageError
 from .manifest import Manifest
 from .order import EpochOrder, Layout
+from .pieces import REASONS
 from .plan import Plan
 from .revision import Revision
 from .revision_store import load_revision
 from .run import Run
+from .walk import EpochEnd
 
 WINDOWS_IN_MEMORY = 2
+CHOICES = {
+    "mode": get_args(Mode),
+    "end": get_args(EpochEnd),
+    "record": ("documents", "runs"),
+    "reason": REASONS,
+    "on_corrupt": ("stop", "hold"),
+}
+"""Values of the loader's options; a misspelt one must not pass for another."""
 DOCUMENT_BYTES = 300
 """What a window keeps of each document besides its tokens: order, lengths, views, segments."""
 
@@ -49,8 +59,23 @@ def check_plan(manifest: Manifest, plan: Plan, run: Run | None) -> None:
             )
 
 
-def check_window_bytes(layout: Layout, manifest: Manifest, limit: int) -> None:
-    """Refuse a plan whose windows do not fit in memory.
+def check_options(*, threads: int, epochs: int | None, **named: str | None) -> None:
+    """Refuse options that mean nothing; None leaves a named one to its default.
+
+    Raises:
+        UsageError: naming the option, its value and what may be said.
+    """
+    for name, value in named.items():
+        if value is not None and value not in CHOICES[name]:
+            raise UsageError(f"{name} is {value!r}; say one of {', '.join(CHOICES[name])}")
+    if threads < 0:
+        raise UsageError(f"threads is {threads}; say 0 to read in the calling thread, or more")
+    if epochs is not None and epochs < 1:
+        raise UsageError(f"epochs is {epochs}; say 1 or more, or None for no end")
+
+
+def check_window_bytes(layout: Layout, manifest: Manifest, limit: int | None) -> None:
+    """Refuse a plan whose windows do not fit in memory; None is no limit.
 
     Raises:
         UsageError: naming the need, the limit and both remedies.
@@ -61,7 +86,7 @@ def check_window_bytes(layout: Layout, manifest: Manifest, limit: int) -> None:
     documents = np.sort(layout.block_documents)[max(0, blocks - size) :]
     one = int(largest.sum()) * item + int(documents.sum()) * DOCUMENT_BYTES
     need = one * WINDOWS_IN_MEMORY
-    if need > limit:
+    if limit is not None and need > limit:
         smaller = "plan a smaller window_blocks" if size > 1 else "write shards with smaller blocks"
         raise UsageError(
             f"windows of {size} blocks may take {need} bytes, {WINDOWS_IN_MEMORY} of them at a "
@@ -69,16 +94,21 @@ def check_window_bytes(layout: Layout, manifest: Manifest, limit: int) -> None:
         )
 
 
-def check_place(cursor: Cursor, order: EpochOrder) -> None:
-    """Refuse a cursor that stands behind the end of its epoch.
+def check_place(cursor: Cursor, order: EpochOrder, epochs: int | None) -> None:
+    """Refuse a cursor that stands behind the end of its epoch, or after the last epoch.
 
     Raises:
-        MismatchError: naming both positions.
+        MismatchError: naming both positions, or epochs.
     """
     if cursor.position > order.positions:
         raise MismatchError(
             f"the cursor stands at position {cursor.position} of epoch {cursor.epoch}, which has "
             f"{order.positions}; the cursor was edited, load it from the checkpoint again"
+        )
+    if epochs is not None and cursor.epoch >= epochs:
+        raise MismatchError(
+            f"the cursor stands in epoch {cursor.epoch}, the first being 0, and the loader is to "
+            f"end after {epochs}; ask for more epochs"
         )
 
 

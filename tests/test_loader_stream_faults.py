@@ -192,6 +192,35 @@ def test_a_cursor_behind_its_epoch_is_refused_instead_of_ending_silently(
         loader(manifest, plan, cursor=cursor)
 
 
+def test_a_cursor_after_the_last_epoch_is_refused(manifest: Manifest) -> None:
+    plan = manifest.plan(seed=8, seq_len=8, window_blocks=2)
+    cursor = Cursor(plan_id=plan.plan_id, epoch=2)
+
+    with pytest.raises(MismatchError, match=r"stands in epoch 2, .* end after 2; ask for more"):
+        loader(manifest, plan, cursor=cursor, epochs=2)
+    with loader(manifest, plan, cursor=cursor, epochs=3) as more:
+        assert next(more).epoch == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("mode", "held", "mode is 'held'; say one of compact, hold"),
+        ("end", "stop", "end is 'stop'; say one of drop, pad"),
+        ("record", "docs", "record is 'docs'; say one of documents, runs"),
+        ("reason", "begin", "reason is 'begin'; say one of start, restart, rewind, trial"),
+        ("on_corrupt", "holds", "on_corrupt is 'holds'; say one of stop, hold"),
+        ("threads", -1, "threads is -1"),
+        ("epochs", 0, "epochs is 0"),
+    ],
+)
+def test_an_option_that_means_nothing_is_refused(
+    manifest: Manifest, option: str, value: Any, words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        loader(manifest, manifest.plan(seed=8, seq_len=8), **{option: value})
+
+
 def test_a_trainer_whose_run_was_rewound_under_it_is_told_at_its_next_checkpoint(
     manifest: Manifest, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
