@@ -14,6 +14,7 @@ from ...loader.errors import IntegrityError
 from ...loader.journal import iter_journal
 from ...loader.journal_frame import Kind
 from ...loader.records import DeliveredRecord, delivered
+from ..ledger.views import condition, window
 from .proof import DeliveredStep, Tokens
 
 if TYPE_CHECKING:
@@ -45,9 +46,12 @@ def journal_steps(run: Run, piece: int, first: int, last: int | None = None) -> 
 def ledger_steps(
     ledger: Ledger, piece: int, first: int, last: int | None = None
 ) -> list[DeliveredStep]:
-    """Return steps `first`..`last` of a branch piece as the ledger has them, in recorded order."""
+    """Return steps `first`..`last` of the history that leads to a branch piece, as recorded.
+
+    A trainer that was restarted since `first` has its steps in several pieces.
+    """
     last = MOST_STEPS if last is None else last
-    where = f"piece = {int(piece)} AND step BETWEEN {int(first)} AND {int(last)}"
+    where = condition(window(ledger.spans(piece), int(first), int(last)))
     runs = _by_step(
         ledger.sql(
             f"SELECT step, first_position, samples FROM sample_runs WHERE {where} "  # noqa: S608
@@ -61,7 +65,7 @@ def ledger_steps(
             f"WHERE {where} ORDER BY step, rank, rowid"
         )
     )
-    rows = [row for row in ledger.steps(first, last, piece).to_pylist() if row["piece"] == piece]
+    rows = ledger.steps(first, last, piece).to_pylist()
     return [_from_ledger(row, runs.get(row["step"]), segments.get(row["step"])) for row in rows]
 
 
