@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -67,13 +67,11 @@ class Database:
         self.ingesting = threading.Lock()
         self.history: object = None
         self.migrated_from: int | None = None
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._connection.close)  # or this process would go on to hold the file
             with self._cursor() as cursor, self.reading():
                 self.migrated_from = prepare(cursor, path, owner)
-        except BaseException:
-            # Whatever it was, Ctrl-C too, must not leave the file held by this process.
-            self._connection.close()
-            raise
+            undo.pop_all()
 
     def table(self, query: str, parameters: Sequence[Any] = ()) -> pa.Table:
         """Return the rows of `query` as an Arrow table; safe in any thread of this process."""
@@ -138,11 +136,10 @@ class Database:
         """Yield a cursor in a transaction that commits at the end or leaves nothing behind."""
         with self._write_lock, self._cursor() as cursor, self.reading():
             cursor.execute("BEGIN TRANSACTION")
-            try:
+            with ExitStack() as undo:
+                undo.callback(cursor.execute, "ROLLBACK")
                 yield cursor
-            except BaseException:
-                cursor.execute("ROLLBACK")  # for Ctrl-C too; raised again, never swallowed
-                raise
+                undo.pop_all()
             cursor.execute("COMMIT")
 
     def close(self) -> None:
@@ -176,13 +173,12 @@ class Database:
             cursor = self._connection.cursor()
         except duckdb.ConnectionException as error:
             raise ShardwardError(f"the ledger {self.path} is closed; open it again") from error
-        try:
+        with ExitStack() as last:
+            last.callback(cursor.close)
             with self.reading():
                 cursor.execute("USE ledger")
-            yield cursor
-        except Unstoppable:
-            raise  # its query still runs, and a cursor in use refuses to be closed
-        except BaseException:
-            cursor.close()  # not in `finally`, since `Unstoppable` must leave it open
-            raise
-        cursor.close()
+            try:
+                yield cursor
+            except Unstoppable:
+                last.pop_all()  # its query still runs, and a cursor in use refuses to be closed
+                raise

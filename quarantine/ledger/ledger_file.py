@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
@@ -92,11 +93,10 @@ class LedgerFile:
             Database, place, Owner.of(run), memory=limit, threads=threads, wait=seconds
         )
         ledger = cls(run, connect, place, None if manifest is None else Path(manifest))
-        try:
+        with ExitStack() as undo:
+            undo.callback(ledger.close)
             ledger.ingest(seconds=ingest_seconds, advance=advance)
-        except BaseException:
-            ledger.close()
-            raise
+            undo.pop_all()
         return ledger
 
     def __enter__(self) -> Self:

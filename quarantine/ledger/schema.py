@@ -7,6 +7,7 @@ as it was. It reads no journal, so rows whose journals are gone are kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,26 +57,29 @@ def prepare(cursor: duckdb.DuckDBPyConnection, path: Path, owner: Owner) -> int 
     _check_owner(path, owner, facts)
     if version == SCHEMA_VERSION:
         return None
-    cursor.execute("BEGIN TRANSACTION")
     try:
+        _migrate(cursor, version)
+    except duckdb.CatalogException as error:
+        raise Outdated(
+            f"the ledger {path} has schema version {version} and lacks what that version has "
+            f"({str(error).splitlines()[0]})",
+            _read_bytes(cursor),
+        ) from error
+    return version
+
+
+def _migrate(cursor: duckdb.DuckDBPyConnection, version: int) -> None:
+    cursor.execute("BEGIN TRANSACTION")
+    with ExitStack() as undo:
+        undo.callback(cursor.execute, "ROLLBACK")
         for older in range(version, SCHEMA_VERSION):
             MIGRATIONS[older](cursor)
         _write_views(cursor)
         cursor.execute(
             "UPDATE facts SET value = ? WHERE name = 'schema_version'", [str(SCHEMA_VERSION)]
         )
-    except duckdb.CatalogException as error:
-        cursor.execute("ROLLBACK")
-        raise Outdated(
-            f"the ledger {path} has schema version {version} and lacks what that version has "
-            f"({str(error).splitlines()[0]})",
-            _read_bytes(cursor),
-        ) from error
-    except BaseException:
-        cursor.execute("ROLLBACK")  # nothing is swallowed: the file is as it was
-        raise
+        undo.pop_all()
     cursor.execute("COMMIT")
-    return version
 
 
 def _create(cursor: duckdb.DuckDBPyConnection, owner: Owner) -> None:

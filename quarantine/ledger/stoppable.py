@@ -72,7 +72,8 @@ def _run(work: Callable[[], T], future: Future[T]) -> None:
     try:
         future.set_result(work())
     except BaseException as error:
-        future.set_exception(error)  # the caller raises it
+        # Whatever it is, the caller raises it; left out, the caller would wait for ever.
+        future.set_exception(error)
 
 
 def _stop(future: Future[T], interrupt: Callable[[], None], *, interrupted: bool) -> None:
