@@ -109,8 +109,13 @@ class BlockReader:
         return table
 
     def _checked(self, block: int) -> BlockData:
-        data = self._decoded(block)
-        self._check_digest(block, data)
+        try:
+            data = self._decoded(block)
+            self._check_digest(block, data)
+        except CorruptBlock:
+            # The shard may be restored under its name, and a store's client may keep what it read.
+            self._forget(self._manifest.shard_of(block))
+            raise
         return data
 
     def _decoded(self, block: int) -> BlockData:

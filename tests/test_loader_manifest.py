@@ -201,6 +201,21 @@ def test_a_changed_document_is_found_when_its_block_is_opened(tmp_path: Path) ->
         manifest.open_block(3)
 
 
+def test_a_shard_that_was_restored_is_read_again_without_a_new_start(tmp_path: Path) -> None:
+    manifest = arrow_corpus(tmp_path, BLOCKS)
+    shard = tmp_path / "data" / "part-000.arrow"
+    shard.rename(tmp_path / "good")
+    changed = [[text.upper() for text in block] for block in BLOCKS]
+    write_arrow(shard, changed)
+    loaded = Manifest.load(manifest.path)
+    with pytest.raises(CorruptBlock, match="restore the shard"):
+        loaded.open_block(0)
+
+    (tmp_path / "good").replace(shard)
+
+    assert loaded.block_text(0).to_pylist() == BLOCKS[0]
+
+
 def test_verify_names_what_differs(tmp_path: Path) -> None:
     manifest = arrow_corpus(tmp_path, BLOCKS, shards=2)
 
