@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ def _jsonl(path: Path, schema: pa.Schema) -> Iterator[Write]:
         def write(batch: pa.RecordBatch) -> None:
             for row in batch.to_pylist():
                 clear = {k: v.hex() if k in plain else finite_json(v) for k, v in row.items()}
-                stream.write(json.dumps(clear, ensure_ascii=False) + "\n")
+                stream.write(json.dumps(clear, ensure_ascii=False, default=_iso) + "\n")
 
         yield write
 
@@ -100,6 +101,10 @@ _WRITERS: dict[str, Callable[[Path, pa.Schema], AbstractContextManager[Write]]] 
     "csv": _csv,
     "jsonl": _jsonl,
 }
+
+
+def _iso(value: datetime) -> str:
+    return value.isoformat()
 
 
 def _hexed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from .export import export
 from .history import diff, stats, timeline
 from .journal_health import journal_problems
 from .ledger_file import LedgerFile
+from .names import excerpts, with_names
 from .places import shard_of, shard_steps, source_steps
 from .repair import repairing
 from .samples import sample_rows
@@ -23,6 +25,8 @@ from .step_answer import StepAnswer, joined_answers, not_recorded, step_answer
 from .steps import owners, steps_table
 from .verify import Verification, verify
 from .views import View, condition, view_of, window
+
+EXCERPTS = pa.schema({"before": pa.string(), "span": pa.string(), "after": pa.string()})
 
 
 class Ledger(LedgerFile):
@@ -123,6 +127,27 @@ class Ledger(LedgerFile):
         return document_steps(
             self.database, wanted, self.spans(branch), self.run.pieces(), self._deriver
         )
+
+    def named(self, rows: pa.Table) -> pa.Table:
+        """Return `rows` with the columns shard, row and source of their column `doc`.
+
+        Raises:
+            NotFound: the manifest is not there.
+        """
+        return with_names(self.manifest, rows)
+
+    def texts(self, rows: pa.Table) -> pa.Table:
+        """Return the text of each row's token span as before, span and after; see `excerpts`.
+
+        Null where the corpus has no such document.
+
+        Raises:
+            NotFound: the manifest is not there.
+            CorruptBlock: a shard no longer holds what was indexed.
+        """
+        empty = {"before": None, "span": None, "after": None}
+        found = [asdict(one) if one else empty for one in excerpts(self.manifest, rows)]
+        return pa.Table.from_pylist(found, schema=EXCERPTS)
 
     @repairing
     def shard_steps(self, uri: str, branch: int | View | None = None) -> pa.Table:
