@@ -59,8 +59,8 @@ class Incident:
         self._known: tuple[tuple[int, int, int], list[Event]] | None = None
 
     def exists(self) -> bool:
-        """Whether the incident was opened."""
-        return (self.path / "events.log").exists()
+        """Whether the incident was opened: a crash may leave its directory and an empty log."""
+        return self._chain.first_line() is not None
 
     def events(self) -> list[Event]:
         """Return all events, oldest first.
@@ -72,13 +72,16 @@ class Incident:
         try:
             status = self._chain.path.stat()
         except FileNotFoundError:
-            raise NotFound(
-                f"there is no incident {self.id} in {self.run_path}; see incident list"
-            ) from None
+            raise self._unknown() from None
         version = (status.st_ino, status.st_size, status.st_mtime_ns)
         if self._known is None or self._known[0] != version:
             self._known = (version, _events(self._chain.read(), self.path))
+        if not self._known[1]:
+            raise self._unknown()
         return list(self._known[1])
+
+    def _unknown(self) -> NotFound:
+        return NotFound(f"there is no incident {self.id} in {self.run_path}; see incident list")
 
     def case(self) -> Case:
         """Return where the incident stands."""
