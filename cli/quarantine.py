@@ -36,6 +36,7 @@ from .output import (
     table,
 )
 from .quarantine_audit import AUDIT_COMMANDS
+from .quarantine_consumed import CONSUMED_COMMANDS
 from .quarantine_held import HELD_COMMANDS
 from .quarantine_revisions import COMMANDS
 from .respond_options import actor_option, corpus_of, decide, entries_json, show_entries
@@ -370,5 +371,5 @@ def log_(*, run: Path, verify: bool, as_json: bool) -> None:
     emit(as_json, payload, render)
 
 
-for _command in (*COMMANDS, *AUDIT_COMMANDS, *HELD_COMMANDS):
+for _command in (*COMMANDS, *AUDIT_COMMANDS, *HELD_COMMANDS, *CONSUMED_COMMANDS):
     quarantine.add_command(_command)

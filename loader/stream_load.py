@@ -28,6 +28,10 @@ CHOICES = {
     "on_corrupt": ("stop", "hold"),
 }
 """Values of the loader's options; a misspelt one must not pass for another."""
+_NEW_STAGE = (
+    "start a new run for it that leaves out what the old one was fed: "
+    "shardward quarantine consumed OLD_RUN --run NEW_RUN"
+)
 DOCUMENT_BYTES = 300
 """What a window keeps of each document besides its tokens: order, lengths, views, segments."""
 
@@ -42,13 +46,12 @@ def check_plan(manifest: Manifest, plan: Plan, run: Run | None) -> None:
         raise MismatchError(
             f"the plan is for manifest {plan.fingerprint[:12]}, this is manifest "
             f"{manifest.fingerprint[:12]}; a corpus that gained or lost a shard is a new manifest: "
-            "load the old one, or make a new plan and start a new run that holds out what the "
-            "old one consumed"
+            f"load the old one, or make a new plan and {_NEW_STAGE}"
         )
     if run is not None and run.plan_id != plan.plan_id:
         raise MismatchError(
             f"the run was created for plan {run.plan_id[:12]}, this plan is {plan.plan_id[:12]}"
-            f"{_differences(run.plan(), plan)}; use run.plan(), or create a new run for this plan"
+            f"{_differences(run.plan(), plan)}; use run.plan(), or {_NEW_STAGE}"
         )
     vocabulary = manifest.header.tokenizer.vocabulary
     for name, token in (("separator", plan.separator), ("pad", plan.pad)):
@@ -125,8 +128,7 @@ def load_cursor(cursor: Cursor | Mapping[str, Any] | None, plan: Plan) -> Cursor
     if loaded.plan_id != plan.plan_id:
         raise MismatchError(
             f"the cursor is of plan {loaded.plan_id[:12]}, the loader's plan is "
-            f"{plan.plan_id[:12]}; load it with its own plan, or start a new run with the new "
-            "plan that holds out what the old one consumed"
+            f"{plan.plan_id[:12]}; load it with its own plan, or {_NEW_STAGE}"
         )
     return loaded
 

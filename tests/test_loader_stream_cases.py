@@ -336,7 +336,7 @@ def test_L17_a_changed_plan_or_corpus_is_refused_with_how_to_go_on(
 
     with pytest.raises(MismatchError, match="seq_len 8 and 16"):
         loader(manifest, longer, run=run, cursor=cursor)
-    with pytest.raises(MismatchError, match="start a new run with the new plan that holds out"):
+    with pytest.raises(MismatchError, match="quarantine consumed OLD_RUN --run NEW_RUN"):
         loader(manifest, longer, cursor=cursor)
     with pytest.raises(MismatchError, match="gained or lost a shard"):
         loader(grown, plan, run=run, cursor=cursor)
