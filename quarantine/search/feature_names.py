@@ -51,7 +51,7 @@ class Feature(IntEnum):
     language has: see `scripts.py`; a rare ideograph counts for two fifths."""
     MOJIBAKE = auto()
     """Characters in pairs that UTF-8 read as Latin-1 leaves behind, or as another code page where
-    three tenths of the characters above ASCII are in such pairs."""
+    a sixth of the characters above ASCII are in such pairs."""
     PARAGRAPH_DUPLICATES = auto()
     """Share of paragraphs."""
     PARAGRAPH_DUPLICATE_CHARACTERS = auto()

@@ -49,7 +49,7 @@ UNSPACED = 0.2
 UNSPACED_GRAM = 20
 RARE_WEIGHT = 0.4
 """Of a rare ideograph beside a character that no text has: old verse holds some."""
-LEAST_MISREAD = 0.3
+LEAST_MISREAD = 0.15
 LOST = 0.005
 """Share of question marks below which none is taken for a lost character."""
 TABLE_DIGITS = 0.03
