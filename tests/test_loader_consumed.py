@@ -21,9 +21,11 @@ def manifest(tmp_path: Path) -> Manifest:
     return arrow_corpus(tmp_path, BLOCKS, shards=2)
 
 
-def fed(manifest: Manifest, plan: Plan, run: Run | None, steps: int, **more: int) -> set[int]:
+def fed(
+    manifest: Manifest, plan: Plan, run: Run | None, steps: int, revision: int | None = None
+) -> set[int]:
     """Train `steps` steps and return the documents that they saw."""
-    with ShardLoader(manifest, plan, batch=4, run=run, epochs=2, **more) as loader:
+    with ShardLoader(manifest, plan, batch=4, run=run, epochs=2, revision=revision) as loader:
         seen: set[int] = set()
         for batch in loader:
             loader.observe(batch.step)
