@@ -35,6 +35,9 @@ class Buffers:
     def __init__(self) -> None:
         self._buffers: list[NDArray[np.uint8]] = []
 
+    def __len__(self) -> int:
+        return len(self._buffers)
+
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any] | type[Any]) -> NDArray[Any]:
         """Return a writable array of any content that shares memory with no other in use."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
