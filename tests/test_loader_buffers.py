@@ -31,7 +31,7 @@ def test_memory_that_nothing_refers_to_is_used_again() -> None:
     [
         lambda array: array[1:2, 5:6],
         lambda array: array.reshape(-1).view(np.uint8),
-        lambda array: memoryview(array),
+        memoryview,
         lambda array: pa.py_buffer(array).slice(3, 1),
         lambda array: array.T[3].base,
     ],
