@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 from ...loader.lineage import Span
 from .database import Database
@@ -24,187 +22,142 @@ class Problem:
     rank: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rule:
+    """A query for one kind of problem.
+
+    Attributes:
+        query: with `{where}` for the history and `{before}` for the step before its first; its
+            columns piece, step and rank, if it has them, say where the problem is.
+        words: the message, with the columns of the query in braces.
+    """
+
+    kind: str
+    query: str
+    words: str
+    serious: bool = True
+
+
+_REPLICAS = _Rule(
+    kind="replicas_differ",
+    query="SELECT piece, step, rank FROM deliveries WHERE {where} GROUP BY piece, step, rank "
+    "HAVING count(DISTINCT digest) > 1 ORDER BY piece, step, rank",
+    words="replicas of rank {rank} recorded different data for step {step}",
+)
+_RANKS = _Rule(
+    kind="ranks_differ",
+    query="SELECT piece, step, list_sort(list(DISTINCT first_position)) AS first, "
+    "list_sort(list(DISTINCT end_position)) AS last FROM deliveries WHERE {where} "
+    "GROUP BY piece, step "
+    "HAVING count(DISTINCT (epoch, first_position, end_position)) > 1 ORDER BY piece, step",
+    words="ranks disagree on the positions of step {step}: from {first} to {last}",
+)
+_TWICE_RECORDED = _Rule(
+    kind="recorded_twice",
+    query="SELECT piece, step, rank, count(*) AS times FROM deliveries WHERE {where} "
+    "GROUP BY piece, step, rank, replica HAVING count(*) > 1 ORDER BY piece, step, rank",
+    words="step {step} of rank {rank} is recorded {times} times in one piece",
+)
+# A step may become complete until a piece starts behind it: then a record is lost.
+_PARTS = (
+    "FROM (SELECT piece, step, ranks, dp_size, (SELECT min(c.piece) FROM pieces c "
+    "WHERE c.parent = all_steps.piece AND c.fork_step >= all_steps.step) AS child "
+    "FROM all_steps WHERE {where} AND NOT complete) "
+)
+_NEVER_RECORDED = _Rule(
+    kind="step_never_recorded",
+    query=_PARTS + "WHERE child IS NOT NULL ORDER BY step, piece",
+    words="step {step} is recorded by {ranks} of {dp_size} ranks, and piece {child} went on from "
+    "behind it",
+)
+_INCOMPLETE = _Rule(
+    kind="incomplete_step",
+    query=_PARTS + "WHERE child IS NULL ORDER BY step, piece",
+    words="step {step} is recorded by {ranks} of {dp_size} ranks",
+    serious=False,
+)
+_MISSING_STEPS = _Rule(
+    kind="missing_steps",
+    query="SELECT piece, before + 1 AS step, step - 1 AS last FROM (SELECT piece, step, "
+    "lag(step, 1, {before}) OVER (ORDER BY step) AS before FROM (SELECT DISTINCT piece, step "
+    "FROM deliveries WHERE {where})) WHERE step > before + 1 ORDER BY step",
+    words="no record of steps {step} to {last}",
+)
+_POSITIONS = _Rule(
+    kind="positions_jump",
+    query="SELECT piece, step, ended, first_position FROM (SELECT piece, step, first_position, "
+    "lag(end_position) OVER (PARTITION BY epoch ORDER BY step) AS ended FROM "
+    "(SELECT DISTINCT piece, step, epoch, first_position, end_position FROM deliveries "
+    "WHERE {where})) WHERE ended <> first_position ORDER BY step",
+    words="the step before {step} ended at position {ended}, it begins at {first_position}",
+)
+_REPEATED_SAMPLES = _Rule(
+    kind="sample_twice",
+    query="SELECT piece, step, rank, epoch, first_position, before FROM (SELECT *, "
+    "max(first_position + samples) OVER (PARTITION BY epoch ORDER BY first_position, step "
+    "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM sample_runs WHERE {where}) "
+    "WHERE before > first_position ORDER BY epoch, first_position",
+    words="samples from position {first_position} of epoch {epoch} were delivered again at step "
+    "{step}; an earlier run of samples goes up to {before}",
+)
+# Without a revision, a complete step delivers every position that it used up.
+_MISSING_SAMPLES = _Rule(
+    kind="samples_missing",
+    query="SELECT piece, step, end_position - first_position AS used, samples FROM all_steps "
+    "WHERE {where} AND complete AND revision = 0 AND samples <> end_position - first_position "
+    "AND NOT EXISTS (FROM events e WHERE e.piece = all_steps.piece "
+    "AND e.step = all_steps.step AND e.event IN ('dropped_samples', 'corrupt_block')) "
+    "ORDER BY step, piece",
+    words="step {step} used up {used} positions and delivered {samples} samples",
+)
+_DAMAGE = _Rule(
+    kind="journal_damage",
+    query="SELECT journal, first_byte, end_byte, reason FROM journal_damage "
+    "ORDER BY journal, first_byte",
+    words="journal {journal}, bytes {first_byte} to {end_byte}: {reason}",
+)
+RULES = (
+    _REPLICAS,
+    _RANKS,
+    _TWICE_RECORDED,
+    _NEVER_RECORDED,
+    _INCOMPLETE,
+    _MISSING_STEPS,
+    _POSITIONS,
+    _REPEATED_SAMPLES,
+    _MISSING_SAMPLES,
+    _DAMAGE,
+)
+
+
 def check(database: Database, spans: tuple[Span, ...], *, limit: int = 100) -> tuple[Problem, ...]:
     """Return up to `limit` problems of each kind in the history `spans`."""
-    where = condition(spans)
-    before = spans[0].first - 1 if spans else 0
-    return tuple(
-        problem
-        for find in (
-            _replicas,
-            _ranks,
-            _twice_recorded,
-            _incomplete,
-            partial(_missing_steps, before=before),
-            _positions,
-            _repeated_samples,
-            _missing_samples,
-        )
-        for problem in find(database, where, limit)
-    ) + tuple(_damage(database, limit))
+    return _found(database, RULES, spans, limit)
 
 
 def disagreements(
     database: Database, spans: tuple[Span, ...], *, limit: int = 100
 ) -> tuple[Problem, ...]:
     """Return the steps in `spans` that replicas or ranks recorded differently."""
-    if not spans:
-        return ()
+    return _found(database, (_REPLICAS, _RANKS), spans, limit) if spans else ()
+
+
+def _found(
+    database: Database, rules: Sequence[_Rule], spans: tuple[Span, ...], limit: int
+) -> tuple[Problem, ...]:
     where = condition(spans)
-    return (*_replicas(database, where, limit), *_ranks(database, where, limit))
-
-
-def _replicas(database: Database, where: str, limit: int) -> Iterator[Problem]:
-    query = (
-        "SELECT piece, step, rank FROM deliveries WHERE {} GROUP BY piece, step, rank "
-        "HAVING count(DISTINCT digest) > 1 ORDER BY piece, step, rank"
-    )
-    for piece, step, rank in _rows(database, query, where, limit):
-        yield Problem(
-            kind="replicas_differ",
-            serious=True,
-            message=f"replicas of rank {rank} recorded different data for step {step}",
-            piece=piece,
-            step=step,
-            rank=rank,
+    before = spans[0].first - 1 if spans else 0
+    return tuple(
+        Problem(
+            kind=rule.kind,
+            serious=rule.serious,
+            message=rule.words.format(**row),
+            piece=row.get("piece"),
+            step=row.get("step"),
+            rank=row.get("rank"),
         )
-
-
-def _ranks(database: Database, where: str, limit: int) -> Iterator[Problem]:
-    query = (
-        "SELECT piece, step, list(DISTINCT first_position), list(DISTINCT end_position) "
-        "FROM deliveries WHERE {} GROUP BY piece, step "
-        "HAVING count(DISTINCT (epoch, first_position, end_position)) > 1 ORDER BY piece, step"
+        for rule in rules
+        for row in database.table(
+            f"{rule.query.format(where=where, before=before)} LIMIT {limit}"
+        ).to_pylist()
     )
-    for piece, step, first, end in _rows(database, query, where, limit):
-        yield Problem(
-            kind="ranks_differ",
-            serious=True,
-            message=f"ranks disagree on the positions of step {step}: from {sorted(first)} "
-            f"to {sorted(end)}",
-            piece=piece,
-            step=step,
-        )
-
-
-def _twice_recorded(database: Database, where: str, limit: int) -> Iterator[Problem]:
-    query = (
-        "SELECT piece, step, rank, count(*) FROM deliveries WHERE {} "
-        "GROUP BY piece, step, rank, replica HAVING count(*) > 1 ORDER BY piece, step, rank"
-    )
-    for piece, step, rank, count in _rows(database, query, where, limit):
-        yield Problem(
-            kind="recorded_twice",
-            serious=True,
-            message=f"step {step} of rank {rank} is recorded {count} times in one piece",
-            piece=piece,
-            step=step,
-            rank=rank,
-        )
-
-
-def _incomplete(database: Database, where: str, limit: int) -> Iterator[Problem]:
-    """A step may become complete until a piece starts behind it: then a record is lost."""
-    query = (
-        "FROM (SELECT piece, step, ranks, dp_size, (SELECT min(c.piece) FROM pieces c "
-        "WHERE c.parent = all_steps.piece AND c.fork_step >= all_steps.step) AS child "
-        "FROM all_steps WHERE {} AND NOT complete) ORDER BY child IS NULL, step, piece"
-    )
-    for piece, step, ranks, size, child in _rows(database, query, where, limit):
-        behind = "" if child is None else f", and piece {child} went on from behind it"
-        yield Problem(
-            kind="incomplete_step" if child is None else "step_never_recorded",
-            serious=child is not None,
-            message=f"step {step} is recorded by {ranks} of {size} ranks{behind}",
-            piece=piece,
-            step=step,
-        )
-
-
-def _missing_steps(database: Database, where: str, limit: int, *, before: int) -> Iterator[Problem]:
-    query = (
-        f"SELECT piece, before + 1, step - 1 FROM (SELECT piece, step, lag(step, 1, {before}) "  # noqa: S608
-        "OVER (ORDER BY step) AS before FROM (SELECT DISTINCT piece, step FROM deliveries "
-        "WHERE {})) WHERE step > before + 1 ORDER BY step"
-    )
-    for piece, first, last in _rows(database, query, where, limit):
-        yield Problem(
-            kind="missing_steps",
-            serious=True,
-            message=f"no record of steps {first} to {last}",
-            piece=piece,
-            step=first,
-        )
-
-
-def _positions(database: Database, where: str, limit: int) -> Iterator[Problem]:
-    query = (
-        "SELECT piece, step, ended, first_position FROM (SELECT piece, step, first_position, "
-        "lag(end_position) OVER (PARTITION BY epoch ORDER BY step) AS ended FROM "
-        "(SELECT DISTINCT piece, step, epoch, first_position, end_position FROM deliveries "
-        "WHERE {})) WHERE ended <> first_position ORDER BY step"
-    )
-    for piece, step, ended, first in _rows(database, query, where, limit):
-        yield Problem(
-            kind="positions_jump",
-            serious=True,
-            message=f"the step before {step} ended at position {ended}, it begins at {first}",
-            piece=piece,
-            step=step,
-        )
-
-
-def _repeated_samples(database: Database, where: str, limit: int) -> Iterator[Problem]:
-    query = (
-        "SELECT piece, step, rank, epoch, first_position, before FROM (SELECT *, "
-        "max(first_position + samples) OVER (PARTITION BY epoch ORDER BY first_position, step "
-        "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM sample_runs WHERE {}) "
-        "WHERE before > first_position ORDER BY epoch, first_position"
-    )
-    for piece, step, rank, epoch, first, before in _rows(database, query, where, limit):
-        yield Problem(
-            kind="sample_twice",
-            serious=True,
-            message=f"samples from position {first} of epoch {epoch} were delivered again at "
-            f"step {step}; an earlier run of samples goes up to {before}",
-            piece=piece,
-            step=step,
-            rank=rank,
-        )
-
-
-def _missing_samples(database: Database, where: str, limit: int) -> Iterator[Problem]:
-    """Without a revision, a complete step delivers every position that it used up."""
-    query = (
-        "SELECT piece, step, end_position - first_position, samples FROM all_steps WHERE {} "
-        "AND complete AND revision = 0 AND samples <> end_position - first_position "
-        "AND NOT EXISTS (FROM events e WHERE e.piece = all_steps.piece "
-        "AND e.step = all_steps.step AND e.event IN ('dropped_samples', 'corrupt_block')) "
-        "ORDER BY step, piece"
-    )
-    for piece, step, used, samples in _rows(database, query, where, limit):
-        yield Problem(
-            kind="samples_missing",
-            serious=True,
-            message=f"step {step} used up {used} positions and delivered {samples} samples",
-            piece=piece,
-            step=step,
-        )
-
-
-def _damage(database: Database, limit: int) -> Iterator[Problem]:
-    rows = database.rows(
-        "SELECT journal, first_byte, end_byte, reason FROM journal_damage "
-        "ORDER BY journal, first_byte LIMIT ?",
-        [limit],
-    )
-    for journal, first, end, reason in rows:
-        yield Problem(
-            kind="journal_damage",
-            serious=True,
-            message=f"journal {journal}, bytes {first} to {end}: {reason}",
-        )
-
-
-def _rows(database: Database, query: str, where: str, limit: int) -> list[tuple[Any, ...]]:
-    return database.rows(f"{query.format(where)} LIMIT {limit}")
