@@ -16,6 +16,7 @@ RATE_TOLERANCE = 0.02
 LEAST_RATIO = 0.05
 RATIO_STEPS = 24
 STILL_NORM = 1.3
+NORM_JUMP = 2.0
 STILL_HELDOUT = 0.04
 SAME_RATIO = 0.06
 
@@ -148,14 +149,24 @@ def logging(evidence: Evidence) -> Iterator[Voice]:
     norm = _ratio(evidence.series.get("grad_norm"), evidence)
     heldout = _ratio(evidence.series.get("heldout_loss"), evidence, points=4)
     if norm is not None:
-        still = 1 / STILL_NORM < norm < STILL_NORM
+        jumped = _jumped(evidence)
+        still = 1 / STILL_NORM < norm < STILL_NORM and not jumped
         text = f"the loss is {ratio:.3g} times its level, the gradient norm {norm:.3g} times"
+        text += " after a jump" if jumped else ""
         yield say("logging", 2.0 if still else -2.5, text)
     if heldout is not None:
         still = abs(heldout - 1) < STILL_HELDOUT
         text = f"the held-out loss is {heldout:.3g} times its level"
         yield say("logging", 2.0 if still else -2.5, text)
     yield from _all_sources(ratio, evidence)
+
+
+def _jumped(evidence: Evidence) -> bool:
+    """Whether the gradient norm left all its values of before, be it for a few steps only."""
+    series = evidence.series["grad_norm"]
+    before = series.values[(series.steps < evidence.event.onset) & np.isfinite(series.values)]
+    inside = series.between(evidence.event.onset, last_step(evidence))
+    return bool(len(before) and len(inside) and inside.max() > NORM_JUMP * before[-64:].max())
 
 
 def _all_sources(ratio: float, evidence: Evidence) -> Iterator[Voice]:
