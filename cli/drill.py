@@ -81,7 +81,8 @@ def drill(
             narrator, out=out, seed=seed, corpus=corpus, cause="none" if no_salt else cause
         )
     except KeyboardInterrupt as error:
-        say(str(error))
+        if error.args:
+            say(str(error))
         raise
     emit(as_json, result, lambda target: _summary(target, result))
     if not result["passed"]:

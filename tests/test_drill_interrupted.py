@@ -1,4 +1,4 @@
-"""Bad input and Ctrl-C: a clear message, nothing half-written, and a second start that says so."""
+"""Bad input, Ctrl-C and full disks: a clear message, nothing half-written, and how to go on."""
 
 from __future__ import annotations
 
@@ -6,21 +6,29 @@ import errno
 import json
 import os
 import random
+import re
+import shlex
+import signal
 import subprocess
 import sys
+import time
+from dataclasses import asdict, replace
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from helpers_drill import SMALL, Interrupting, Quiet, own_corpus
+from helpers_drill import SMALL, Quiet, Stopping, own_corpus
 
 from shardward.cli.main import cli
-from shardward.loader.errors import CorpusError, IncidentError, UsageError
-from shardward.quarantine.drill.clock import TITLES
-from shardward.quarantine.drill.directory import claim
+from shardward.loader.errors import CorpusError, FormatError, IncidentError, UsageError
+from shardward.quarantine.drill.directory import Directory, claim
 from shardward.quarantine.drill.play import play
+from shardward.quarantine.drill.shell import Shell
+from shardward.quarantine.drill.state import Identity, State
 
 
 @pytest.fixture(scope="module")
@@ -28,39 +36,99 @@ def pattern(tmp_path_factory: pytest.TempPathFactory) -> str:
     return own_corpus(tmp_path_factory.mktemp("own") / "corpus")
 
 
-IN_THE_MIDDLE = {"train": 37, "replay": 5, "find": 1, "resume": 9, "rebuild": 2}
-"""Reports of progress after which Ctrl-C is pressed; in the other phases at their beginning."""
+def state_of(out: Path, *, seed: int = 0, corpus: str | None = None) -> State:
+    """Write down that a drill of this seed has got past its corpus, and return its state."""
+    out.mkdir()
+    identity = Identity(
+        seed=seed, cause="data", corpus=corpus, release=version("shardward"), scale=asdict(SMALL)
+    )
+    state = State(directory=Directory(path=out), identity=identity)
+    state.begin("corpus")
+    state.finish("corpus", {"steps": 160}, seconds=1.0, commands=[])
+    return state
 
 
-@pytest.mark.parametrize("phase", TITLES)
-def test_ctrl_c_leaves_whole_files_and_a_second_start_says_how_far_it_came(
-    phase: str, pattern: str, tmp_path: Path
-) -> None:
+def test_ctrl_c_leaves_whole_files_and_says_how_to_go_on(pattern: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    narrator = Interrupting(phase, IN_THE_MIDDLE.get(phase, 0))
-    with pytest.raises(KeyboardInterrupt):
-        play(narrator, out=out, corpus=pattern, scale=SMALL)
 
+    def press() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt, match="stopped in its phase 'train'; to go on: ") as said:
+        play(Stopping("train", 37, press), out=out, corpus=pattern, scale=SMALL)
+
+    assert shlex.split(str(said.value).split("to go on: ")[1]) == [
+        "shardward", "drill", "--seed", "0", "--corpus", pattern, "--out", str(out),
+    ]  # fmt: skip
     for path in out.rglob("*.json"):
         json.loads(path.read_bytes())
     for path in out.rglob("*.parquet"):
         pq.read_metadata(path)
     assert not list(out.rglob("*.tmp"))
-    if phase == "corpus":  # nothing was made yet
-        with claim(out) as directory:
-            assert directory.path == out
-        return
-    with pytest.raises(UsageError, match=f"stopped in its phase '{phase}'"):
-        play(Quiet(), out=out, corpus=pattern, scale=SMALL)
+    state = State.read(Directory(path=out))
+    assert (list(state.done), state.begun) == (["corpus", "index"], "train")
 
 
-def test_a_finished_drill_is_not_overwritten(tmp_path: Path) -> None:
-    (tmp_path / "drill.json").write_text(
-        '{"format":"shardward.drill-state","phase":"done","seed":7,"version":1}'
-    )
+def test_sigint_ends_with_130_and_the_command_that_goes_on(pattern: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "shardward", "drill", "--corpus", pattern]
+    with subprocess.Popen(
+        [*command, "--out", str(tmp_path / "out"), "--json"], stderr=subprocess.PIPE, text=True
+    ) as drill:
+        assert drill.stderr is not None
+        for line in drill.stderr:
+            if "[1/13] corpus" in line:
+                drill.send_signal(signal.SIGINT)
+                break
+        said = drill.stderr.read()
 
-    with pytest.raises(UsageError, match="a drill with seed 7 that ended"), claim(tmp_path):
-        pass
+    assert drill.returncode == 130
+    assert "to go on: shardward drill --seed 0" in said
+    assert said.endswith("error: interrupted\n")
+
+
+def test_a_command_that_fails_is_told_in_its_own_words(tmp_path: Path) -> None:
+    shell = Shell(directory=Directory(path=tmp_path), narrator=Quiet())
+
+    with pytest.raises(IncidentError, match=r"holds no run .*\(exit 1 of: shardward incident list"):
+        shell.ask("incident", "list", "--run", str(tmp_path))
+    assert "incident list" in (tmp_path / "commands.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("asked", "differs"),
+    [
+        ({"seed": 3}, "seed 7, not 3"),
+        ({"seed": 7, "cause": "learning-rate"}, "cause 'data', not 'learning-rate'"),
+        ({"seed": 7, "corpus": "x.jsonl"}, "corpus None, not 'x.jsonl'"),
+    ],
+)
+def test_another_drill_s_directory_is_refused_and_both_are_named(
+    asked: dict[str, Any], differs: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    state_of(out, seed=7)
+    before = (out / "drill.json").read_bytes()
+
+    with pytest.raises(UsageError, match=rf"{re.escape(differs)}.*shardward drill --seed 7"):
+        play(Quiet(), out=out, scale=SMALL, **asked)
+    assert (out / "drill.json").read_bytes() == before
+
+
+def test_the_drill_of_another_release_is_refused(tmp_path: Path) -> None:
+    state = state_of(tmp_path / "out")
+    state.identity = replace(state.identity, release="0.0.1")
+    state.begin("index")
+
+    with pytest.raises(UsageError, match=r"release '0\.0\.1', not "):
+        play(Quiet(), out=tmp_path / "out", scale=SMALL)
+
+
+@pytest.mark.parametrize("content", ["{", '{"format":"shardward.drill-state","version":1}'])
+def test_a_state_that_cannot_be_read_is_refused_by_name(content: str, tmp_path: Path) -> None:
+    (tmp_path / "drill.json").write_text(content)
+
+    with pytest.raises(FormatError, match=r"drill\.json"):
+        play(Quiet(), out=tmp_path, scale=SMALL)
 
 
 def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
@@ -82,30 +150,29 @@ def test_without_out_each_drill_gets_a_directory_of_its_own(
 
 def test_a_second_drill_is_told_that_the_first_is_running(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    with claim(out) as directory:
-        directory.note("train", {"seed": 1, "salted": True})
+    with claim(out):
         result = CliRunner().invoke(cli, ["drill", "--out", str(out)])
 
         assert result.exit_code == 4
         assert f"another drill is running in {out}, pid {os.getpid()} on " in result.stderr
-        assert "remove" not in result.stderr
-
-    with pytest.raises(UsageError, match="stopped in its phase 'train'"), claim(out):
-        pass
 
 
-def test_a_drill_that_was_killed_holds_its_directory_no_longer(tmp_path: Path) -> None:
+def test_a_command_that_outlives_its_drill_is_waited_for(tmp_path: Path) -> None:
     out = tmp_path / "out"
     code = (
-        "import os, sys; from pathlib import Path\n"
+        "import os, subprocess, sys; from pathlib import Path\n"
         "from shardward.quarantine.drill.directory import claim\n"
         "with claim(Path(sys.argv[1])) as directory:\n"
-        "    directory.note('find', {'seed': 1, 'salted': True}); os._exit(9)\n"
+        "    (Path(sys.argv[1]) / 'drill.json').write_text('{}')\n"
+        "    subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(2)'],\n"
+        "                     pass_fds=(directory.commands_lock,))\n"
+        "    os._exit(9)\n"
     )
+    began = time.monotonic()
     assert subprocess.run([sys.executable, "-c", code, str(out)], check=False).returncode == 9
 
-    with pytest.raises(UsageError, match="stopped in its phase 'find'"), claim(out):
-        pass
+    with claim(out):
+        assert time.monotonic() - began >= 2
 
 
 def test_a_drill_that_failed_on_its_corpus_leaves_the_directory_to_the_next(
@@ -116,9 +183,7 @@ def test_a_drill_that_failed_on_its_corpus_leaves_the_directory_to_the_next(
     for corpus in (wrong, str(small), wrong):
         with pytest.raises(CorpusError):
             play(Quiet(), out=out, corpus=corpus, scale=SMALL)
-
-    with claim(out) as directory:
-        assert directory.path == out
+    assert json.loads((out / "drill.json").read_bytes())["done"] == {}
 
 
 def test_a_full_disk_is_named_with_its_remedy(
@@ -132,7 +197,9 @@ def test_a_full_disk_is_named_with_its_remedy(
     result = CliRunner().invoke(cli, ["drill", "--corpus", pattern, "--out", str(out)])
 
     assert result.exit_code == 1
-    assert f"error: {out}: no space left on device; free some there" in result.stderr
+    assert f"error: {out}: no space left on device (" in result.stderr
+    assert "megabytes are free, a whole drill takes up to" in result.stderr
+    assert "free some there, or name a directory on another disk" in result.stderr
 
 
 def corpus_of(tmp_path: Path, column: str, texts: list[str]) -> str:

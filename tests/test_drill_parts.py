@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from helpers_drill import SMALL, real_texts
@@ -14,15 +16,21 @@ from helpers_drill import SMALL, real_texts
 from shardward.loader.batch import Batch
 from shardward.loader.cursor import Cursor
 from shardward.loader.errors import CorpusError, FormatError, NotFound
+from shardward.loader.manifest import Manifest
 from shardward.loader.segments import Segments
-from shardward.quarantine.drill.acquittal import harmless
+from shardward.quarantine.drill.finding import Found
 from shardward.quarantine.drill.placement import cut_blocks, place
 from shardward.quarantine.drill.prepare import own_texts
 from shardward.quarantine.drill.salt import FAMILIES, Salt, make_salt
-from shardward.quarantine.drill.score import FamilyScore, Score, _is_junk, _overlap, _shingles
-from shardward.quarantine.drill.texts import PART_CHARACTERS, parts
-from shardward.quarantine.drill.trainer import Trainer, learning_rate_share, reproducible
-from shardward.quarantine.search.hits import Hit
+from shardward.quarantine.drill.score import FamilyScore, Score, score
+from shardward.quarantine.drill.texts import PART_CHARACTERS, Text, parts
+from shardward.quarantine.drill.trainer import (
+    RateFault,
+    Trainer,
+    learning_rate_share,
+    reproducible,
+)
+from shardward.quarantine.drill.truth import Truth, frozen_truth, is_junk, overlap, shingles
 
 
 def test_someones_own_jsonl_is_read(tmp_path: Path) -> None:
@@ -80,7 +88,7 @@ def test_toxic_copies_are_near_and_not_equal() -> None:
 
     for left, right in pairwise(copies):
         assert left != right
-        assert _overlap(_shingles(left), _shingles(right)) > 0.6
+        assert overlap(shingles(left), shingles(right)) > 0.6
 
 
 @pytest.mark.parametrize("family", ["binary", "repetition"])
@@ -88,8 +96,8 @@ def test_salted_junk_is_junk_and_real_text_is_not(family: str) -> None:
     made = salt()
     texts = {text.id: text.text for text in (*made.block, *made.scattered)}
 
-    assert all(_is_junk(texts[name]) for name in made.truth[family])
-    assert sum(_is_junk(text.text) for text in real_texts()) < 0.05 * len(real_texts())
+    assert all(is_junk(texts[name]) for name in made.truth[family])
+    assert sum(is_junk(text.text) for text in real_texts()) < 0.05 * len(real_texts())
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -140,9 +148,9 @@ def test_a_loaded_checkpoint_goes_on_bit_for_bit(tmp_path: Path) -> None:
         first.save(tmp_path / "c.pt", {"step": 5})
         expected = [first.step(batch(step)) for step in range(6, 9)]
         second = trainer()
-        cursor = second.load(tmp_path / "c.pt")
+        loaded = second.load(tmp_path / "c.pt")
 
-        assert cursor == {"step": 5}
+        assert (loaded.cursor, loaded.monitor) == ({"step": 5}, None)
         assert [second.step(batch(step)) for step in range(6, 9)] == expected
 
 
@@ -178,23 +186,76 @@ def test_reproducible_restores_what_it_changed() -> None:
     assert (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()) == before
 
 
-@pytest.mark.parametrize(("found", "precision", "passed"), [(20, 1.0, True), (18, 1.0, False)])
+@pytest.mark.parametrize(("count", "precision", "passed"), [(20, 1.0, True), (18, 1.0, False)])
 def test_a_score_passes_with_recall_and_precision(
-    found: int, precision: float, passed: bool
+    count: int, precision: float, passed: bool
 ) -> None:
-    family = FamilyScore(family="toxic", salted=20, found=found, precision=precision)
-    score = Score(
-        families=(family,), unsalted=(), found=found, precision=precision, precision_salt=1.0
+    family = FamilyScore(family="toxic", salted=20, found=count, precision=precision)
+    result = Score(
+        families=(family,), unsalted=(), found=count, precision=precision, precision_salt=1.0
     )
 
-    assert score.passed is passed
+    assert result.passed is passed
 
 
-def hit(doc: int, query_doc: int) -> Hit:
-    return Hit(doc=doc, query_doc=query_doc, kind="near", score=0.9, reason="a copy")
+def found(families: dict[int, str], hits: list[dict[str, Any]]) -> Found:
+    return Found(families=families, reasons=dict.fromkeys(families, "a reason"), hits=hits)
 
 
-def test_a_copy_whose_like_was_eaten_before_is_harmless_and_a_new_one_is_not() -> None:
-    copies = [hit(10, 1), hit(11, 1), hit(12, 1), hit(20, 2)]
+def hit(doc: int, query_doc: int, kind: str = "near") -> dict[str, Any]:
+    return {"doc": doc, "query_doc": query_doc, "kind": kind, "score": 0.9, "reason": "like it"}
 
-    assert harmless(copies, {12: 40, 10: 7}) == {1: [7, 40]}
+
+class Corpus:
+    """Knows the ids of documents, as a manifest does."""
+
+    def documents(self, docs: list[int], *, columns: tuple[str, ...]) -> pa.Table:
+        assert columns == ("id",)
+        return pa.table({"id": [f"d{doc}" for doc in docs]})
+
+
+TRUTH = Truth(families={"toxic": ("d1", "d2"), "binary": ("d3",)}, junk=("d8",), copies=("d9",))
+
+
+def scored(families: dict[int, str], *hits: dict[str, Any]) -> Score:
+    return score(cast(Manifest, Corpus()), found(families, list(hits)), TRUTH)
+
+
+def test_two_innocents_that_are_found_together_do_not_justify_each_other() -> None:
+    result = scored({1: "copies", 2: "copies", 3: "binary", 5: "copies"}, hit(6, 5), hit(5, 5))
+
+    assert [one.doc for one in result.unsalted if one.justified] == []
+    assert result.families[0].precision == 0.5
+    assert not result.passed
+
+
+def test_what_was_wrong_before_the_search_is_rightly_found() -> None:
+    result = scored({1: "copies", 2: "copies", 3: "binary"}, hit(8, 3, "junk"), hit(9, 1))
+
+    assert all(one.justified for one in result.unsalted)
+    assert result.passed
+
+
+def test_a_member_that_was_found_as_something_else_was_not_found() -> None:
+    result = scored({1: "binary", 2: "copies", 3: "binary"})
+
+    assert result.families[0].recall == 0.5
+
+
+def test_junk_of_the_corpus_is_frozen_with_the_salt_and_plain_text_is_not() -> None:
+    made = salt()
+    texts = [
+        Text(id="plain", source="web", text=real_texts()[0].text),
+        Text(id="loop", source="web", text="again and again " * 200),
+        Text(id="copy", source="web", text=made.block[-1].text + " and a word more"),
+    ]
+    truth = frozen_truth(made, texts)
+
+    assert (truth.junk, truth.copies) == (("loop",), ("copy",))
+
+
+def test_a_raised_rate_begins_at_its_step() -> None:
+    fault = RateFault(step=50, factor=10.0)
+    raised = [learning_rate_share(step - 1, 10, 100, fault) for step in (49, 50, 51)]
+
+    assert raised == [1.0, 10.0, 10.0]

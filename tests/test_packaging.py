@@ -43,7 +43,7 @@ def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def product_files() -> set[str]:
     inside = {name for name in tracked_files() if name.parts[0] in PACKAGES}
     shipped = {name for name in inside if name.suffix in SHIPPED}
-    return {str(name) for name in shipped} | {"__init__.py", "py.typed"}
+    return {str(name) for name in shipped} | {"__init__.py", "__main__.py", "py.typed"}
 
 
 def product_package_names() -> set[str]:

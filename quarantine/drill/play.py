@@ -125,11 +125,11 @@ def _play(stage: Stage) -> None:
 
 def _phase(stage: Stage, phase: Phase, title: str, *, number: int, total: int) -> None:
     """Play one phase and write down what came of it."""
-    stage.again = stage.state.begin(title)
-    stage.narrator.phase(number, total, title)
-    stage.shell.begin(title)
     began = time.monotonic()
     try:
+        stage.again = stage.state.begin(title)
+        stage.narrator.phase(number, total, title)
+        stage.shell.begin(title)
         found = phase(stage)
     except KeyboardInterrupt as error:
         go_on = command_line(stage.state.identity, stage.directory)
