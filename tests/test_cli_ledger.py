@@ -286,7 +286,21 @@ def test_ingest_exits_5_where_ranks_disagree(tmp_path: Path) -> None:
     second = shardward("ledger", "ingest", "--run", run.path)
 
     assert (first.exit_code, second.exit_code) == (5, 0)
-    assert "ranks disagree on the positions of step 3" in first.stderr
+    assert (
+        "rank 1 recorded positions 8 to 99 of epoch 0 for step 3, rank 0 positions 8 to 12"
+    ) in first.stderr
+
+
+def test_whichever_command_reads_a_disagreement_first_says_so(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    train(run, [1, 2], size=2, ranks=[0], launch="job")
+    train(run, [1], size=2, ranks=[1], launch="job")
+    with JournalWriter(run.journal_path(1, 1)) as writer:
+        writer.append(prepare_delivered(slice_of(2, 1, 1, 2, start=0)))
+    first = shardward("ledger", "steps", "1..2", "--run", run.path)
+
+    assert first.exit_code == 0
+    assert "rank 1 recorded positions 0 to 8 of epoch 0 for step 2" in first.stderr
 
 
 def test_branches_are_told_apart(tmp_path: Path) -> None:

@@ -46,11 +46,18 @@ _REPLICAS = _Rule(
 )
 _RANKS = _Rule(
     kind="ranks_differ",
-    query="SELECT piece, step, list_sort(list(DISTINCT first_position)) AS first, "
-    "list_sort(list(DISTINCT end_position)) AS last FROM deliveries WHERE {where} "
-    "GROUP BY piece, step "
-    "HAVING count(DISTINCT (epoch, first_position, end_position)) > 1 ORDER BY piece, step",
-    words="ranks disagree on the positions of step {step}: from {first} to {last}",
+    query="WITH odd AS (SELECT piece, step FROM deliveries WHERE {where} GROUP BY piece, step "
+    "HAVING count(DISTINCT (epoch, first_position, end_position)) > 1), "
+    "told AS (SELECT piece, step, rank, epoch, first_position, end_position, "
+    "first_value(rank) OVER low AS lowest, first_value(epoch) OVER low AS its_epoch, "
+    "first_value(first_position) OVER low AS its_first, "
+    "first_value(end_position) OVER low AS its_end FROM deliveries SEMI JOIN odd "
+    "USING (piece, step) WINDOW low AS (PARTITION BY piece, step ORDER BY rank, replica)) "
+    "SELECT DISTINCT ON (piece, step) * FROM told "
+    "WHERE (epoch, first_position, end_position) <> (its_epoch, its_first, its_end) "
+    "ORDER BY piece, step, rank",
+    words="rank {rank} recorded positions {first_position} to {end_position} of epoch {epoch} for "
+    "step {step}, rank {lowest} positions {its_first} to {its_end} of epoch {its_epoch}",
 )
 _TWICE_RECORDED = _Rule(
     kind="recorded_twice",

@@ -26,13 +26,17 @@ from .restorable import check_restorable, shortfalls, silent_pieces
 from .schema import SCHEMA_VERSION
 from .views import View, view_of
 
+NOTICED = 3
+"""Disagreements that opening tells of; `check` has all."""
+
 
 class LedgerFile:
     """The DuckDB file behind a `Ledger`, and what keeps it good.
 
     Attributes:
         run: the run it belongs to.
-        notices: what was wrong with the file and what was done about it, for people.
+        notices: what was wrong with the file and what was done about it, and new steps that ranks
+            recorded differently, for people.
     """
 
     def __init__(
@@ -95,8 +99,12 @@ class LedgerFile:
         ledger = cls(run, connect, place, None if manifest is None else Path(manifest))
         with ExitStack() as undo:
             undo.callback(ledger.close)
-            ledger.ingest(seconds=ingest_seconds, advance=advance)
+            report = ledger.ingest(seconds=ingest_seconds, advance=advance)
             undo.pop_all()
+        ledger.notices += tuple(
+            f"{problem.message}; see `shardward ledger check`"
+            for problem in report.disagreements[:NOTICED]
+        )
         return ledger
 
     def __enter__(self) -> Self:
