@@ -26,7 +26,10 @@ _FIXED = ("run.json", "plan.json")
 
 
 class SegmentPublisher:
-    """Publishes one journal in segments; what is published already is found at the start.
+    """Publishes one journal in segments.
+
+    What is published already is found when it is needed, so a trainer starts while the store is
+    away.
 
     Args:
         store: where segments go.
@@ -38,13 +41,16 @@ class SegmentPublisher:
         self._journal = journal
         self._number = 0
         self._offset = 0
-        while (data := store.get(segment_key(journal.stem, self._number + 1))) is not None:
-            self._number += 1
-            self._offset += len(data)
+        self._known = False
 
-    @property
-    def offset(self) -> int:
-        """Bytes of the journal that are published."""
+    def found(self) -> int:
+        """Return how many bytes of the journal are published."""
+        while not self._known:
+            data = self._store.get(segment_key(self._journal.stem, self._number + 1))
+            self._known = data is None
+            if data is not None:
+                self._number += 1
+                self._offset += len(data)
         return self._offset
 
     def publish(self, end: int) -> int:
@@ -53,6 +59,7 @@ class SegmentPublisher:
         Raises:
             IntegrityError: another process published other bytes under the next number.
         """
+        self.found()
         with self._journal.open("rb") as stream:
             while self._offset < end:
                 stream.seek(self._offset)
@@ -124,9 +131,9 @@ def publish_run(store: ObjectStore, run: Path) -> int:
     gained = 0
     for journal in sorted((run / "journal").glob("p*-r*-x*.swj")):
         publisher = SegmentPublisher(store, journal)
-        before = publisher.offset
+        before = publisher.found()
         publisher.publish(_last_record(journal, before))
-        gained += publisher.offset - before
+        gained += publisher.found() - before
     return gained
 
 

@@ -8,6 +8,8 @@ the store must honour; `check_condition` finds out before anything is trusted to
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +57,8 @@ class ObjectStore:
     def get(self, key: str) -> bytes | None:
         """Return the object `key`, or None if there is none."""
         try:
-            data: bytes = self._files.cat_file(self._path(key))
+            with self._driver():
+                data: bytes = self._files.cat_file(self._path(key))
         except FileNotFoundError:
             return None
         return data
@@ -82,10 +85,11 @@ class ObjectStore:
 
     def _create(self, key: str, data: bytes) -> bool:
         path = self._path(key)
-        if not self._local:
-            self._files.makedirs(self._files._parent(path), exist_ok=True)
         try:
-            self._files.pipe_file(path, data, mode="create")
+            with self._driver():
+                if not self._local:
+                    self._files.makedirs(self._files._parent(path), exist_ok=True)
+                self._files.pipe_file(path, data, mode="create")
         except FileExistsError:
             return False
         return True
@@ -93,6 +97,20 @@ class ObjectStore:
     def _remove(self, key: str) -> None:
         files: Any = self._files
         files.rm_file(self._path(key))
+
+    @contextmanager
+    def _driver(self) -> Iterator[None]:
+        """Turn whatever a driver raises into OSError, which callers take for a store that is away.
+
+        s3fs raises OSErrors, other drivers the errors of their HTTP library.
+        """
+        try:
+            yield
+        except OSError:
+            raise
+        except Exception as error:  # no driver says which classes it raises
+            kind = type(error).__name__
+            raise OSError(f"the store {self.url} failed: {kind}: {error}") from error
 
     def _path(self, key: str) -> str:
         return f"{self._root.rstrip('/')}/{key}"

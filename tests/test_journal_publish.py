@@ -193,28 +193,34 @@ def test_D10_a_store_that_ignores_the_condition_is_refused_at_the_start(tmp_path
     assert not (tmp_path / "r" / "run.json").exists()
 
 
+@pytest.mark.parametrize("error", [ConnectionError("no route to host"), KeyError("HTTP 503")])
 def test_a_store_that_is_away_does_not_stop_the_trainer(
-    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
 ) -> None:
-    home = tmp_path / "run"
+    home, url = tmp_path / "run", f"memory://{tmp_path.name}"
     run = Run.create(home, plan=PLAN, manifest_path=home / "none", remote=url)
     piece = run.open_piece(cursor=cursor(0, None), topology=Topology())
 
-    def away(*_: object) -> bool:
-        raise ConnectionError("no route to host")
+    def away(*_: object, **__: object) -> None:
+        raise error
 
-    with run.journal_writer(piece) as writer:
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryFileSystem, "pipe_file", away)
+        patch.setattr(MemoryFileSystem, "cat_file", away)
+        writer = run.journal_writer(piece)
         writer.append(prepare_delivered(slice_of(1, 1, 0, 1)))
-        with monkeypatch.context() as patch:
-            patch.setattr(ObjectStore, "put_new", away)
-            writer.sync()
-        assert "no route to host" in caplog.text
         writer.sync()
+    assert str(error) in caplog.text
+    writer.close()
 
     mirror(ObjectStore(url), tmp_path / "copy")
     assert Run.open(tmp_path / "copy").journal_path(1, 0).read_bytes() == (
         run.journal_path(1, 0).read_bytes()
     )
+    MemoryFileSystem.store.clear()
 
 
 def test_an_empty_store_and_an_unknown_protocol_are_explained(tmp_path: Path, url: str) -> None:
