@@ -1,19 +1,18 @@
 """What the verdict catches and flags on material of this machine that no line was chosen on.
 
-    python benchmarks/detectors/other_material.py --half 1 [--seen ../shared/corpus]
+    python -m benchmarks.detectors --only other --half 1 [--corpus ../shared/corpus]
 
 Clean texts are files under /usr, /etc and Python's own directories, by suffix and language; junk
 is what binary files become when they are decoded as text, and what damage makes of the clean texts.
 Prints one JSON object per kind: how many were flagged, with Wilson 95 % intervals, how many would
 be if the kind were a source of its own, whose lines may rise, and by which rules. Packages fall
 into two halves by a hash: half 0 is for looking, half 1 for reporting. Clean texts with a near copy
-in the corpus named by --seen are left out. Another machine holds other files, so its figures
+in the corpus are left out. Another machine holds other files, so its figures
 differ.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 from collections import Counter
@@ -23,17 +22,18 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from damage import DECODINGS, FOREIGN, MADE, NATIVE, minified
-from gather import BINARY_BYTES, Found, clean_text, find, some_bytes
-from innocent import INNOCENT, decomposed, vocabulary
-from more_damage import CROSSED, MORE, UNCHOSEN
-from quality import row
 
 from shardward.quarantine.search.columns import chunk_of, text_chunks
 from shardward.quarantine.search.features import Features, measure
 from shardward.quarantine.search.rows import DECIDING, NOT_UTF8, flags_of
 from shardward.quarantine.search.signature import sign
 from shardward.quarantine.search.usage import usage_of
+
+from .damage import DECODINGS, FOREIGN, MADE, NATIVE, minified
+from .gather import BINARY_BYTES, Found, clean_text, find, some_bytes
+from .innocent import INNOCENT, decomposed, vocabulary
+from .more_damage import CROSSED, MORE, UNCHOSEN
+from .quality import row
 
 MOST = 200
 AFTER = 20
@@ -142,20 +142,12 @@ def report(what: str, texts: Texts) -> None:
         )
 
 
-def main() -> None:
-    """Gather, judge, report."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--half", type=int, choices=(0, 1), default=1)
-    parser.add_argument("--seen", type=Path, default=Path("../shared/corpus"))
-    options = parser.parse_args()
-    found = find(options.half, MOST)
+def main(corpus: Path, half: int) -> None:
+    """Gather, judge, report; texts with a near copy in `corpus` are left out where it is there."""
+    found = find(half, MOST)
     clean = clean_texts(found)
-    if options.seen.is_dir():
-        clean = unseen(clean, options.seen)
+    if corpus.is_dir():
+        clean = unseen(clean, corpus)
     junk = junk_texts(found, clean)
     report("junk caught", junk)
     report("clean flagged", clean | made_clean(clean))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """What the verdict catches and flags, per kind and language, and what junk likeness finds.
 
-    python benchmarks/detectors/quality.py ../shared/corpus
+    python -m benchmarks.detectors --only quality --corpus ../shared/corpus
 
 Prints one JSON object per line. The documents fall into two halves by a hash of their id. The
 published lines started from the clean documents of half A; tables of half B were looked at and
@@ -15,20 +15,20 @@ import hashlib
 import json
 import math
 import random
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from faults import KINDS
 
 from shardward.quarantine.search.columns import chunk_of, text_chunks
 from shardward.quarantine.search.features import measure
 from shardward.quarantine.search.guilt import Culprit, as_guilty, culprits, strengths
 from shardward.quarantine.search.likeness import Likeness, learn
 from shardward.quarantine.search.rows import DECIDING, IndexRows, flags_of, index_chunk
+
+from .faults import KINDS
 
 ALLOWED = 7e-4
 """Share of the clean documents of half A beyond the quantile that is printed beside each line."""
@@ -159,9 +159,9 @@ def likeness_tables(
             }
 
 
-def main(folder: str) -> None:
+def main(folder: Path) -> None:
     """Print every table."""
-    parts = [pq.read_table(path) for path in sorted(Path(folder).glob("*.parquet"))]
+    parts = [pq.read_table(path) for path in sorted(folder.glob("*.parquet"))]
     table = pa.concat_tables(parts)
     (chunk,) = text_chunks(table["text"].combine_chunks())
     labels = np.array(table["label"].to_pylist())
@@ -185,7 +185,3 @@ def main(folder: str) -> None:
     lines += likeness_tables(rows, corpus_kinds | faults, clean)
     for line in lines:
         print(json.dumps(line))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "../shared/corpus")

@@ -1,6 +1,6 @@
 """Recall and precision of the near-copy search against brute force over all shingles.
 
-    python benchmarks/detectors/recall.py ../shared/corpus
+    python -m benchmarks.detectors --only recall --corpus ../shared/corpus
 
 Every edited copy of the corpus is a query. The truth is the exact Jaccard index of each query with
 each document, counted from an inverted list of all shingles. Prints one JSON object per bin.
@@ -9,7 +9,6 @@ each document, counted from an inverted list of all shingles. Prints one JSON ob
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,9 +45,9 @@ def brute_force(chunk: TextChunk, queries: list[int]) -> Iterator[tuple[int, int
             yield query, doc, float(index[doc])
 
 
-def main(folder: str) -> None:
+def main(folder: Path) -> None:
     """Search with each query alone, through sidecars and bands, and compare."""
-    files = sorted(Path(folder).glob("*.parquet"))
+    files = sorted(folder.glob("*.parquet"))
     table = pa.concat_tables([pq.read_table(path) for path in files])
     (chunk,) = text_chunks(table["text"].combine_chunks())
     labels = np.array(table["label"].to_pylist())
@@ -70,7 +69,3 @@ def main(folder: str) -> None:
     wrong = [pair for pair in found if pair not in truth]
     line = {"benchmark": "detectors.precision", "hits": len(found), "wrong": len(wrong)}
     print(json.dumps(line | {"precision": 1 - len(wrong) / max(1, len(found))}))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "../shared/corpus")

@@ -1,6 +1,8 @@
 """How fast the detectors and the search run; `peers.py` times other packages.
 
-    taskset -c 1 python benchmarks/detectors/speed.py ../shared/corpus [--scan-documents 4000000]
+    taskset -c 1 python -m benchmarks.detectors --only speed [--scan-documents 4000000]
+
+Leave `taskset` out for the scaling over two workers.
 
 Prints one JSON object per result: process CPU time of one core, medians of five. Cold
 compile is measured in a fresh process with an empty cache.
@@ -8,7 +10,6 @@ compile is measured in a fresh process with an empty cache.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
@@ -76,11 +77,11 @@ def throughput(chunk: TextChunk) -> None:
         result(name, size / cpu(function), "MB/s/core", documents=len(chunk), megabytes=size)
 
 
-def job(folder: str, workers: int, copies: int = 1) -> float:
+def job(folder: Path, workers: int, copies: int = 1) -> float:
     """The whole index job over a manifest: read, decode, check, sign, measure, write."""
     with tempfile.TemporaryDirectory() as home:
         for copy in range(copies):
-            for path in sorted(Path(folder).glob("*.parquet")):
+            for path in sorted(folder.glob("*.parquet")):
                 (Path(home) / f"{copy:02d}-{path.name}").symlink_to(path.resolve())
         manifest = build_manifest([f"{home}/*.parquet"], Path(home) / "manifest")
         start, spent = time.perf_counter(), time.process_time()
@@ -161,22 +162,14 @@ def worst_case() -> None:
     result("memory_200MB_document", after, "MB RSS", text_held=held - before, grown=after - held)
 
 
-def main() -> None:
-    """Run everything."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("corpus", nargs="?", default="../shared/corpus")
-    parser.add_argument("--scan-documents", type=int, default=4_000_000)
-    options = parser.parse_args()
+def main(folder: Path, documents: int) -> None:
+    """Run everything; the band scan is over `documents` documents."""
     starts()
-    tables = [pq.read_table(p) for p in sorted(Path(options.corpus).glob("*.parquet"))]
+    tables = [pq.read_table(p) for p in sorted(folder.glob("*.parquet"))]
     (chunk,) = text_chunks(pa.concat_tables(tables)["text"].combine_chunks())
     throughput(chunk)
-    job(options.corpus, 0)
-    alone, pair = job(options.corpus, 1, COPIES), job(options.corpus, 2, COPIES)
+    job(folder, 0)
+    alone, pair = job(folder, 1, COPIES), job(folder, 2, COPIES)
     result("index_job.scaling", alone / pair, "times on 2 workers", copies=COPIES)
-    scan(options.scan_documents)
+    scan(documents)
     worst_case()
-
-
-if __name__ == "__main__":
-    main()
