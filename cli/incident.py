@@ -176,7 +176,8 @@ def stability_log(*, run: Path, form: str, as_json: bool) -> None:
     def render(out: Console) -> None:
         if form == "table":
             rows = [[getattr(spike, name) for name in COLUMNS] for spike in spikes]
-            out.print(table("Stability log", COLUMNS, rows))
+            names = [name.replace("_", " ") for name in COLUMNS]
+            out.print(table("Stability log", names, rows))
         else:
             click.echo(as_markdown(spikes) if form == "markdown" else as_csv(spikes), nl=False)
 

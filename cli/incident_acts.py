@@ -11,6 +11,7 @@ from ..loader.errors import UsageError
 from ..quarantine.ledger import Ledger
 from ..quarantine.respond import response
 from ..quarantine.respond.decisions import DecisionLog
+from ..quarantine.respond.narrative import count
 from ..quarantine.respond.operations import (
     HISTORY_STEPS,
     choose_rewind,
@@ -105,8 +106,15 @@ def skip(
     if window:
         DecisionLog(opened.path, manifest=opened.fingerprint).append_once(decision)
     revision = response.skip(incident, opened, corpus, actor=actor, no_skip=no_skip)
-    facts = {"revision": revision.number, "documents": int(revision.documents.size)}
-    what = f"revision {revision.number} leaves out {revision.documents.size} documents"
+    facts = {
+        "revision": revision.number,
+        "documents": int(revision.documents.size),
+        "skips": len(revision.skips),
+    }
+    what = (
+        f"revision {revision.number} leaves out {count(revision.documents.size, 'document')} and "
+        f"passes over {count(len(revision.skips), 'range')} of positions"
+    )
     said(incident, opened, done=True, as_json=as_json, what=what, facts=facts)
 
 

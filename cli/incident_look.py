@@ -21,6 +21,7 @@ from ..quarantine.respond.command import run_command
 from ..quarantine.respond.drift import evaluations_json
 from ..quarantine.respond.evaluation import evaluation_specs, merge_evaluations
 from ..quarantine.respond.incident import Incident, IncidentStore
+from ..quarantine.respond.measures import Comparison
 from ..quarantine.respond.on_branch import on_branch_of
 from ..quarantine.respond.operations import newest_page
 from ..quarantine.respond.outlets import check_outlets, page_message
@@ -263,8 +264,17 @@ def identify(
 
 def _window_told(window: Window) -> str:
     top = [f"\n  {name}: {share:.0%} of tokens" for name, share in list(window.shards.items())[:5]]
-    odd = [f"\n  unusual {c.name}: {c.value:.3g}" for c in window.comparisons if c.unusual]
-    return "".join(top + odd)
+    return "".join([*top, *(_compared(each) for each in window.comparisons)])
+
+
+def _compared(each: Comparison) -> str:
+    """Return one measure of the window beside the same of its control windows."""
+    name = each.name.replace("_", " ")
+    if not each.controls:
+        return f"\n  {name}: {each.value:.3g}, no control window before it"
+    usual = f"{min(each.controls):.3g} to {max(each.controls):.3g}"
+    words = {True: ": unusual", False: "", None: ": too few to compare"}[each.unusual]
+    return f"\n  {name}: {each.value:.3g}, in {len(each.controls)} control windows {usual}{words}"
 
 
 def _suspects_told(suspects: Sequence[Suspect], free: Sequence[Acquittal]) -> str:

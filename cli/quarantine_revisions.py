@@ -143,7 +143,7 @@ def impact_(
 
     def render(out: Console) -> None:
         value = found.to_json()
-        facts = [[k.replace("_", " "), v] for k, v in value.items() if not isinstance(v, list)]
+        facts = [[k.replace("_", " "), v] for k, v in value.items() if _single(v)]
         out.print(table(f"Revision {after.number} against {before.number}", ("", ""), facts))
         names = ("name", "documents", "tokens", "of_tokens", "share")
         for title, shares in (("By source", found.sources), (f"By {column}", found.groups)):
@@ -151,6 +151,10 @@ def impact_(
                 out.print(table(title, names, [[getattr(s, n) for n in names] for s in shares]))
 
     emit(as_json, found.to_json(), render)
+
+
+def _single(value: object) -> bool:
+    return not isinstance(value, list | tuple | dict)
 
 
 @click.command("publish")

@@ -191,7 +191,7 @@ def test_two_incidents_on_one_spike_are_refused(desk: Desk) -> None:
 
 def test_a_glitch_is_dismissed_and_filed_without_a_skip(desk: Desk) -> None:
     desk.json("open", "--onset", "60", "--yes")
-    desk.json("dismiss", "INC-0001", "--as", "eval-drift", "--reason", "new harness", "--yes")
+    desk.json("dismiss", "INC-0001", "--reason", "the logger restarted", "--yes")
     desk.json("file", "INC-0001", "--yes")
 
     shown = desk.json("stability-log")["spikes"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ...loader.errors import IntegrityError
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 CURVES = ("loss", "grad_norm")
 PROVED_PAST_THE_WINDOW = 16
+FLOPS = 6
+"""Floating-point operations for each parameter and token of a training step, forward and back."""
 
 
 def attach_findings(
@@ -155,11 +158,38 @@ def _condemned(manifest: Manifest, docs: list[int], controls: list[int]) -> set[
 def _impact(incident: Incident, run: Run, ledger: Ledger) -> dict[str, Any]:
     rewound = incident.require("rewind").summary
     first, last = rewound["step"] + 1, rewound["step"] + rewound["steps_lost"]
-    rows = ledger.steps(first, last, branch_before(incident, run)).to_pylist()
-    return {
+    before = branch_before(incident, run)
+    rows = ledger.steps(first, last, before).to_pylist()
+    tokens, seconds = (
+        sum(row["target_tokens"] for row in rows),
+        _seconds(ledger, before, first, last),
+    )
+    impact = {
         "steps_lost": rewound["steps_lost"],
-        "tokens_lost": sum(row["target_tokens"] for row in rows),
+        "tokens_lost": tokens,
+        "seconds_lost": seconds,
+        "rank_seconds_lost": seconds * max((row["dp_size"] or 1 for row in rows), default=1),
     }
+    parameters = run.context.get("parameters")
+    if isinstance(parameters, int):
+        impact["flops_lost"] = FLOPS * parameters * tokens
+    return impact
+
+
+def _seconds(ledger: Ledger, piece: int, first: int, last: int) -> float:
+    """Return the seconds from step to step; pauses between branch pieces are not counted."""
+    done = [
+        (row["piece"], row["done"])
+        for span in ledger.spans(piece)
+        for row in ledger.sql(
+            "SELECT piece, step, max(time_ns) AS done FROM completions "  # noqa: S608 (numbers)
+            f"WHERE piece = {span.piece} AND step BETWEEN {max(first - 1, span.first)} "
+            f"AND {min(last, last if span.last is None else span.last)} "
+            "GROUP BY piece, step ORDER BY step"
+        ).to_pylist()
+    ]
+    gaps = [now[1] - then[1] for then, now in pairwise(done) if then[0] == now[0]]
+    return float(sum(gap for gap in gaps if gap > 0)) / 1e9
 
 
 def _proof(

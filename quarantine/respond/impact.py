@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from ...loader.arrays import Int64Array
 from ...loader.errors import UsageError
@@ -117,7 +119,8 @@ def impact(
         after: as `build_revision` gave it.
         cursor: where the run stands.
         batch: global batch in samples.
-        group_column: a column of the shards to count the documents by, such as the language.
+        group_column: a column of the shards to count the documents by, such as the language; it
+            is read of the whole corpus, for the share of each value.
     """
     changed = diff(before, after)
     added = np.array(changed.added, np.int64)
@@ -223,10 +226,29 @@ def _by_column(
         entry = counts.setdefault(value, [0, 0])
         entry[0] += 1
         entry[1] += tokens
+    totals = _column_tokens(manifest, column) if counts else Counter()
     return tuple(
-        Share(name=name, documents=n, tokens=t, of_tokens=None, share=None)
+        Share(
+            name=name,
+            documents=n,
+            tokens=t,
+            of_tokens=totals[name],
+            share=t / totals[name] if totals[name] else None,
+        )
         for name, (n, t) in sorted(counts.items(), key=lambda item: -item[1][1])
     )
+
+
+def _column_tokens(manifest: Manifest, column: str) -> Counter[str]:
+    """Return the tokens of each value of a column; it is read of the whole corpus."""
+    first, totals = manifest.geometry().first_document, Counter[str]()
+    for block in range(manifest.header.blocks):
+        lengths = manifest.lengths(int(first[block]), int(first[block + 1]))
+        values = manifest.reader.raw(block, [column])[column].cast(pa.string())
+        rows = pa.table({"value": values, "tokens": lengths.astype(np.int64)})
+        for row in rows.group_by("value").aggregate([("tokens", "sum")]).to_pylist():
+            totals[str(row["value"])] += row["tokens_sum"]
+    return totals
 
 
 def column_of(manifest: Manifest, docs: Int64Array, column: str) -> list[str]:

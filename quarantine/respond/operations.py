@@ -119,9 +119,11 @@ def where_it_stands(run: Run, ledger: Ledger) -> tuple[Cursor, int | None]:
     cursor = Cursor(plan_id=run.plan_id) if head is None else Cursor.from_json(head.cursor)
     last = ledger.last_step()
     rows = ledger.steps(last, last).to_pylist() if last else []
-    if not rows or last <= cursor.step:
+    if not rows:
         return cursor, None
     row = rows[-1]
+    if last <= cursor.step:
+        return cursor, row["samples"]
     moved = replace(cursor, step=last, epoch=row["epoch"], position=row["end_position"])
     return moved, row["samples"]
 

@@ -10,8 +10,9 @@ from jsonschema import Draft202012Validator
 
 from ...loader.errors import FormatError
 from ...schemas import load_schema
+from . import reproduce
 from .decisions import DecisionLog, entry_json
-from .machine import EXITS, STEPS
+from .machine import EXITS
 from .narrative import narrative
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def build_report(
         "decisions": _decisions(incident),
         "decision_log": DecisionLog(run.path).head().to_json(),
         "actions": _actions(incident),
-        "commands": [*_commands(incident, run), *commands],
+        "commands": [*reproduce.commands(incident, run), *commands],
         **_steps(incident),
         **_attachments(incident),
     }
@@ -231,17 +232,3 @@ def _orders_of_exit(incident: Incident) -> dict[str, Any] | None:
     """Return the orders that leaving the incident made final, or None."""
     left = [event for act in EXITS if (event := incident.last(act)) and "orders" in event.evidence]
     return incident.evidence(left[-1], "orders") if left else None
-
-
-def _commands(incident: Incident, run: Run) -> list[str]:
-    where = f"--run {run.path}"
-    commands = [f"shardward incident show {incident.id} {where}"]
-    if found := _summary_of(incident, "identify"):
-        commands += [
-            f"shardward ledger steps {found['first']} {found['last']} {where}",
-            f"shardward ledger step {found['first']} {where}",
-        ]
-    commands.append(f"shardward quarantine log --verify {where}")
-    if any(step in incident.case().done for step in STEPS[3:]):
-        commands.append(f"shardward quarantine list {where}")
-    return commands

@@ -39,7 +39,8 @@ def render_html(report: Mapping[str, Any]) -> str:
         ("Root causes", _causes(report["causes"])),
         ("Trigger", f"<p>{html_text(report['trigger'], 1000)}</p>"),
         ("Resolution", f"<p>{html_text(report['resolution'], 2000)}</p>"),
-        ("Detection", _facts(report["detection"], ("kind", "onset", "detected"))),
+        ("Detection", _facts(_without_context(report), ("kind", "onset", "detected"))),
+        ("Run", _facts(report["detection"]["context"])),
         ("Confirmation", _confirm(report["confirm"])),
         ("Window", _window(report["window"])),
         ("Trials", _rows(report["trials"])),
@@ -118,6 +119,10 @@ def _list(items: Sequence[str]) -> str:
 
 def _commands(items: Sequence[str]) -> str:
     return "<pre>" + "\n".join(html_text(item, 1000) for item in items) + "</pre>"
+
+
+def _without_context(report: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in report["detection"].items() if name != "context"}
 
 
 def _curves(report: Mapping[str, Any]) -> str:

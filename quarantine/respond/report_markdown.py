@@ -8,6 +8,7 @@ from typing import Any
 from .safe_text import markdown_block, markdown_text
 
 MOST_ROWS = 50
+MOST_NAMED = 20
 
 
 def render_markdown(report: Mapping[str, Any]) -> str:
@@ -19,10 +20,13 @@ def render_markdown(report: Mapping[str, Any]) -> str:
         ("Trigger", markdown_text(report["trigger"], 1000)),
         ("Resolution", markdown_text(report["resolution"], 2000)),
         ("Detection", _detection(report)),
+        ("Run", _facts(report["detection"]["context"])),
         ("Window", _window(report["window"])),
         ("Suspects", _suspects(report["suspects"])),
         ("Decisions", _decisions(report["decisions"])),
         ("Action items", _actions(report)),
+        ("Recurrence", _watch(report["watch"])),
+        ("Proof", _proof(report["proof"])),
         ("Lessons", _list(report["lessons"])),
         ("Timeline", _timeline(report["timeline"])),
         ("Commands that reproduce the numbers", _commands(report["commands"])),
@@ -134,7 +138,15 @@ def _decisions(decisions: Sequence[Mapping[str, Any]]) -> str:
 def _scope(scope: Mapping[str, Any]) -> str:
     documents = scope.get("documents", [])
     named = f"{scope['kind']} {scope.get('value', '')}".strip()
-    return f"{named} ({len(documents)} documents)" if documents else named
+    if not documents:
+        return named
+    first = ", ".join(str(doc) for doc in documents[:MOST_NAMED])
+    more = f" and {len(documents) - MOST_NAMED} more" if len(documents) > MOST_NAMED else ""
+    return (
+        f"{named}: documents {first}{more}"
+        if scope["kind"] != "document"
+        else (f"documents {first}{more}")
+    )
 
 
 def _actions(report: Mapping[str, Any]) -> str:
@@ -151,6 +163,37 @@ def _rebuilt(rebuild: Mapping[str, Any] | None) -> str:
     return markdown_text(
         f"Rebuilt the corpus: {rebuild['rows_in']} documents in, {rebuild['rows_out']} out, "
         f"{rebuild['removed']} removed."
+    )
+
+
+def _watch(watch: Mapping[str, Any] | None) -> str:
+    if not watch:
+        return ""
+    plan, result = watch["plan"], watch["result"]
+    said = markdown_text(
+        f"Watched steps {plan['first']} to {plan['last']}, seen to {result['seen_to']}: "
+        f"{result['verdict']}, {result['reason']}."
+    )
+    bounds = table(
+        ("signal", "a strike over", "must end below", "ended at"),
+        (
+            (t["signal"], t["ceiling"], t["level"], result["levels"].get(t["signal"]))
+            for t in plan["thresholds"]
+        ),
+    )
+    strikes = table(
+        ("step", "signal", "value"),
+        ((s["step"], s["signal"], s["value"]) for s in result["strikes"]),
+    )
+    return "\n\n".join(part for part in (said, bounds, strikes) if part)
+
+
+def _proof(proof: Mapping[str, Any] | None) -> str:
+    if not proof:
+        return ""
+    return table(
+        ("check", "holds", "checked", "note"),
+        ((c["name"], c["holds"], c["checked"], c["note"]) for c in proof["checks"]),
     )
 
 
