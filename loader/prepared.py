@@ -15,7 +15,7 @@ from .rank_check import Share
 from .rows import Rows
 from .segments import Segments
 
-STEP_BYTES, MICRO_BYTES = 2_000, 3_500
+STEP_BYTES, MICRO_BYTES = 1_500, 1_500
 """Memory of a waiting step's Python objects and array headers, and of those of a micro-batch."""
 SEGMENT_BYTES = 42
 """Five int64 columns and the source code of a segment."""
@@ -94,7 +94,7 @@ def split_rows(
                 loss_mask=rows.loss_mask[part],
                 positions=positions[part],
                 segments=_rebased(rows.segments, pieces, part.start),
-                sources=rows.sources[pieces],
+                sources=rows.sources[pieces].copy(),
                 target_tokens=int(rows.target_by_row[part].sum()),
                 global_target_tokens=rows.step_tokens,
                 blanked_tokens=int(rows.blanked_by_row[part].sum()),
@@ -110,5 +110,8 @@ def _nbytes(batch: Batch) -> int:
 
 
 def _rebased(segments: Segments, pieces: slice, row: int) -> Segments:
-    sample, doc, start, end, offset = (column[pieces] for column in segments.columns())
-    return Segments(sample=sample - row, doc=doc, start=start, end=end, offset=offset)
+    # Copies: a view would keep the columns of a whole window as long as the batch.
+    sample, *others = (column[pieces].copy() for column in segments.columns())
+    sample -= row
+    doc, start, end, offset = others
+    return Segments(sample=sample, doc=doc, start=start, end=end, offset=offset)

@@ -1,15 +1,19 @@
-"""Memory that goes round: never while anything refers to it, and not more than is in use."""
+"""Memory that goes round, never while anything refers to it, and what waiting steps are charged."""
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from helpers_loader import arrow_corpus
 from numpy.typing import NDArray
 
+from shardward.loader import Run, ShardLoader
 from shardward.loader.buffers import SMALLEST, SPARE, Buffers
 
 
@@ -67,3 +71,20 @@ def test_memory_of_a_crowd_is_given_back_when_the_crowd_has_left() -> None:
 
     assert kept.size == SMALLEST
     assert len(buffers) <= 2 + SPARE
+
+
+@pytest.mark.parametrize("micros", [1, 4])
+def test_a_waiting_step_is_charged_what_it_takes(tmp_path: Path, micros: int) -> None:
+    manifest = arrow_corpus(tmp_path, [["some text", "and more of it"] * 400])
+    plan = manifest.plan(seed=1, seq_len=4)
+    run = Run.create(tmp_path / "run", plan=plan, manifest_path=manifest.path)
+    with ShardLoader(manifest, plan, run=run, batch=8, micros=micros, threads=0) as loader:
+        steps = loader.source.steps(loader.place)
+        next(steps)
+        tracemalloc.start()
+        waiting = [next(steps) for _ in range(300)]
+        taken, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+
+    charged = sum(step.nbytes for step in waiting)
+    assert 0.8 * taken < charged < 1.6 * taken
