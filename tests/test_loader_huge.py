@@ -74,7 +74,7 @@ COLUMNS = ["coded.parquet", "large.arrow", "plain.parquet", "large.parquet", "la
 """Names by how the column is typed and stored; the first two are tried every time."""
 
 
-@pytest.mark.skipif(_memory() < 12 << 30, reason="decodes columns of more than 2 GiB")
+@pytest.mark.skipif(_memory() < 8 << 30, reason="decodes columns of more than 2 GiB")
 @pytest.mark.parametrize("name", COLUMNS if os.environ.get("SHARDWARD_HUGE") else COLUMNS[:2])
 def test_a_column_of_more_than_2_gib_is_indexed_and_read_whole(tmp_path: Path, name: str) -> None:
     text = "the same words again " * (1 << 16)
