@@ -35,6 +35,7 @@ class PreparedStep:
         digest: 16 bytes, of this rank's samples.
         share: what this rank tells the others of it.
         frame: the journal record, None without a run.
+        report: the record of its completion, None without a run.
         lost: blocks found unreadable since the step before.
         bytes_read: decoded bytes so far.
         dropped: samples left over at the end of the epoch before.
@@ -50,6 +51,7 @@ class PreparedStep:
     digest: bytes
     share: Share
     frame: Prepared | None
+    report: Prepared | None
     lost: tuple[LostBlock, ...]
     bytes_read: int
     dropped: int

@@ -40,9 +40,17 @@ class Recorder:
         self._loaded = loaded.step
         self.completed = self.delivered = loaded.step
         self._cursors = {loaded.step: loaded}
+        self._reports: dict[int, Prepared] = {}
 
-    def deliver(self, frame: Prepared | None, cursor: Cursor) -> None:
+    def deliver(
+        self, frame: Prepared | None, cursor: Cursor, report: Prepared | None = None
+    ) -> None:
         """Write a delivered record and remember the cursor after its step.
+
+        Args:
+            frame: the record, None without a run.
+            cursor: after the step.
+            report: the record of the step's completion, made ahead.
 
         Raises:
             UsageError: the step is not the one after the last delivered.
@@ -57,6 +65,9 @@ class Recorder:
         self.delivered = cursor.step
         self._cursors[cursor.step] = cursor
         self._cursors.pop(cursor.step - REMEMBERED_CURSORS, None)
+        if report is not None:
+            self._reports[cursor.step] = report
+            self._reports.pop(cursor.step - REMEMBERED_CURSORS, None)
 
     def complete(
         self, step: int, signals: Mapping[str, Any], sample_loss: Sequence[float] | None
@@ -69,7 +80,11 @@ class Recorder:
             )
         losses = None if sample_loss is None else [float(loss) for loss in sample_loss]
         for done in range(self.completed + 1, step + 1):
-            self.note(Kind.COMPLETED, done, {})
+            report = self._reports.pop(done, None)
+            if report is None or self._writer is None:
+                self.note(Kind.COMPLETED, done, {})
+            else:
+                self._writer.append(report)
         self.completed = step
         if signals:
             self.note(Kind.TELEMETRY, step, signals)

@@ -14,13 +14,19 @@ from .blocks import token_dtype
 from .buffers import Buffers
 from .cursor import Cursor, Mode
 from .exclusion import Exclusion
-from .journal_frame import Prepared
+from .journal_frame import Kind, Prepared
 from .manifest import Manifest
 from .order import EpochOrder, Layout
 from .plan import Plan
 from .prepared import PreparedStep, split_rows
 from .rank_check import Share
-from .records import DOCUMENTS, DeliveredRecord, prepare_delivered
+from .records import (
+    DOCUMENTS,
+    DeliveredRecord,
+    NoteRecord,
+    prepare_delivered,
+    prepare_note,
+)
 from .revision import Revision
 from .row_digest import rows_digest
 from .rows import Rows, make_rows
@@ -190,9 +196,26 @@ class StepStream(Iterator[PreparedStep]):
                 digest=digest,
             ),
             frame=self._frame(taken, mine, made, digest),
+            report=self._report(taken.step),
             lost=lost,
             bytes_read=self.feed.bytes_read,
             dropped=taken.dropped,
+        )
+
+    def _report(self, step: int) -> Prepared | None:
+        """Return the record that the trainer will have completed `step`."""
+        source = self._source
+        if source.piece is None:
+            return None
+        return prepare_note(
+            NoteRecord(
+                kind=Kind.COMPLETED,
+                piece=source.piece,
+                step=step,
+                rank=source.topology.dp_rank,
+                replica=source.topology.replica,
+                values={},
+            )
         )
 
     def _digested(self, made: Rows) -> Int64Array:

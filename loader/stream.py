@@ -257,7 +257,7 @@ class ShardLoader:
         """
         self._check_failure()
         try:
-            self._recorder.deliver(step.frame, step.after)
+            self._recorder.deliver(step.frame, step.after, step.report)
         except OSError as error:
             # The record may stand in the journal in part; no later step may follow it.
             self._fail(
