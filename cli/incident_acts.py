@@ -20,8 +20,8 @@ from ..quarantine.respond.operations import (
 )
 from ..quarantine.respond.orders import check_rewind, check_undecided, unrecorded
 from ..quarantine.respond.selection import parse_steps
-from .incident_options import act_options, find, log_option, read_watch_plan, said, signals
-from .output import acts, manifest_option
+from .incident_options import Asked, act_options, log_option, read_watch_plan, said, signals
+from .output import manifest_option
 from .respond_options import corpus_of
 
 
@@ -30,15 +30,10 @@ from .respond_options import corpus_of
 @click.option("--margin", default=0, show_default=True, help="Steps to stay clear of the onset.")
 @click.option("--checkpoint", type=int, help="Go back to this step's; 0: start over.")
 def rewind(
+    asked: Asked,
     *,
-    incident_id: str,
-    run: Path,
     margin: int,
     checkpoint: int | None,
-    actor: str,
-    yes: bool,
-    dry_run: bool,
-    as_json: bool,
 ) -> None:
     """Move the run's head to the last healthy checkpoint before the onset. Stop the trainer first.
 
@@ -47,21 +42,21 @@ def rewind(
       shardward incident rewind INC-0001 --dry-run
       shardward incident rewind INC-0001 --margin 100 --yes
     """
-    opened, incident = find(run, incident_id)
+    opened, incident = asked.run, asked.incident
     incident.check("rewind")
     check_undecided(opened, incident)
     with Ledger.open(opened) as ledger:
         plan = choose_rewind(incident, opened, ledger, margin=margin, checkpoint=checkpoint)
     check_rewind(opened, incident, plan)
-    act = acts(yes=yes, dry_run=dry_run)
+    act = asked.does
     if act:
-        response.rewind(incident, opened, plan, actor=actor)
+        response.rewind(incident, opened, plan, actor=asked.actor)
     target = plan.checkpoint
     where = target.path or "no checkpoint: fresh weights"
     what = f"rewind to step {target.step} ({where}), {plan.steps_lost} steps back"
     why = "".join(f"\n  step {c.step}: {why}" for c, why in plan.passed_over)
     facts = {"plan": plan.to_json()}
-    said(incident, opened, done=act, as_json=as_json, what=what + why, facts=facts)
+    said(asked, done=act, what=what + why, facts=facts)
 
 
 @click.command()
@@ -70,16 +65,11 @@ def rewind(
 @click.option("--window", metavar="FIRST-LAST", help="Also pass over all positions of these steps.")
 @click.option("--no-skip", metavar="REASON", help="Leave nothing out: the cause is not the data.")
 def skip(
+    asked: Asked,
     *,
-    incident_id: str,
-    run: Path,
     manifest: Path | None,
     window: str | None,
     no_skip: str | None,
-    actor: str,
-    yes: bool,
-    dry_run: bool,
-    as_json: bool,
 ) -> None:
     """Publish what was decided as the next revision, or say why nothing is left out.
 
@@ -89,7 +79,7 @@ def skip(
       shardward incident skip INC-0001 --window 41230-41237 --yes
       shardward incident skip INC-0001 --no-skip "the learning rate was wrong" --yes
     """
-    opened, incident = find(run, incident_id)
+    opened, incident = asked.run, asked.incident
     incident.check("skip")
     if window and no_skip:
         raise UsageError("--window skips and --no-skip does not; give one of them")
@@ -97,15 +87,17 @@ def skip(
     if window:
         first, last = parse_steps(window)
         with Ledger.open(opened) as ledger:
-            decision = window_skip(incident, opened, ledger, first=first, last=last, actor=actor)
-    if not acts(yes=yes, dry_run=dry_run):
+            decision = window_skip(
+                incident, opened, ledger, first=first, last=last, actor=asked.actor
+            )
+    if not asked.does:
         what = f"record that nothing is skipped: {no_skip}" if no_skip else "publish a revision"
         what += f" that passes over {decision.scope.describe()}" if window else ""
-        said(incident, opened, done=False, as_json=as_json, what=what, facts={})
+        said(asked, done=False, what=what, facts={})
         return
     if window:
         DecisionLog(opened.path, manifest=opened.fingerprint).append_once(decision)
-    revision = response.skip(incident, opened, corpus, actor=actor, no_skip=no_skip)
+    revision = response.skip(incident, opened, corpus, actor=asked.actor, no_skip=no_skip)
     facts = {
         "revision": revision.number,
         "documents": int(revision.documents.size),
@@ -115,7 +107,7 @@ def skip(
         f"revision {revision.number} leaves out {count(revision.documents.size, 'document')} and "
         f"passes over {count(len(revision.skips), 'range')} of positions"
     )
-    said(incident, opened, done=True, as_json=as_json, what=what, facts=facts)
+    said(asked, done=True, what=what, facts=facts)
 
 
 @click.command()
@@ -140,9 +132,8 @@ def skip(
     help="An edited plan; --dry-run --json shows the one that would be used.",
 )
 def resume(
+    asked: Asked,
     *,
-    incident_id: str,
-    run: Path,
     log: Path | None,
     lr_factor: float,
     clip_factor: float,
@@ -150,10 +141,6 @@ def resume(
     watch_length: int,
     trend: int,
     watch_plan: Path | None,
-    actor: str,
-    yes: bool,
-    dry_run: bool,
-    as_json: bool,
 ) -> None:
     """Make the orders final, with a watch plan: the trainer's next start obeys them.
 
@@ -162,7 +149,7 @@ def resume(
       shardward incident resume INC-0001 --dry-run --json
       shardward incident resume INC-0001 --lr-factor 0.5 --watch-length 1000 --yes
     """
-    opened, incident = find(run, incident_id)
+    opened, incident = asked.run, asked.incident
     incident.check("resume")
     left = unrecorded(incident, opened)
     if left is not None:
@@ -184,12 +171,12 @@ def resume(
         series = signals(opened, log, incident=incident)
         plan = default_watch_plan(incident, series, length=watch_length, trend=trend)
         what = "write the orders"
-    act = acts(yes=yes, dry_run=dry_run)
+    act = asked.does
     if act:
         response.resume(
             incident,
             opened,
-            actor=actor,
+            actor=asked.actor,
             watch=plan,
             mode=mode,
             learning_rate_factor=lr_factor,
@@ -197,7 +184,7 @@ def resume(
         )
     what += f"; {plan.describe()}" if plan else "; without a watch"
     facts = {"watch": plan.to_json() if plan else None}
-    said(incident, opened, done=act, as_json=as_json, what=what, facts=facts)
+    said(asked, done=act, what=what, facts=facts)
 
 
 ACTS = (rewind, skip, resume)

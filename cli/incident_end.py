@@ -17,8 +17,8 @@ from ..quarantine.respond.resume import trains
 from ..quarantine.respond.selection import parse_steps
 from ..quarantine.respond.telemetry import by_step
 from ..quarantine.respond.watchplan import WatchPlan, evaluate_watch
-from .incident_options import act_options, find, log_option, said, signals
-from .output import acts, manifest_option, say
+from .incident_options import Asked, act_options, log_option, said, signals
+from .output import manifest_option, say
 from .respond_options import corpus_of
 from .telling import tell, tell_options
 
@@ -37,17 +37,12 @@ from .telling import tell, tell_options
 @click.pass_context
 def watch(
     ctx: click.Context,
+    asked: Asked,
     *,
-    incident_id: str,
-    run: Path,
     log: Path | None,
     window: str | None,
     follow: float | None,
     final: bool,
-    actor: str,
-    yes: bool,
-    dry_run: bool,
-    as_json: bool,
 ) -> None:
     """Judge the resumed run by its watch plan; a recurrence reopens the incident (exit 3).
 
@@ -58,7 +53,7 @@ def watch(
       shardward incident watch INC-0001 --follow 60 --yes
       shardward incident watch INC-0001 --final --yes
     """
-    opened, incident = find(run, incident_id)
+    opened, incident = asked.run, asked.incident
     incident.check("watch")
     plan = response.watch_plan(incident)
     if window:
@@ -67,15 +62,15 @@ def watch(
     if follow and not final:
         _follow(opened, incident.id, plan, log, follow)
     series = by_step(signals(opened, log))
-    act = acts(yes=yes, dry_run=dry_run)
+    act = asked.does
     if act:
-        result = response.watch(incident, series, actor=actor, plan=plan, final=final)
+        result = response.watch(incident, series, actor=asked.actor, plan=plan, final=final)
     else:
         result = evaluate_watch(plan, series, final=final)
     what = f"record the watch as {result.verdict}: {result.reason}"
     if result.verdict == "running" and not trains(opened):
         what += "; no trainer is running: say --final if the run is over"
-    said(incident, opened, done=act, as_json=as_json, what=what, facts=result.to_json())
+    said(asked, done=act, what=what, facts=result.to_json())
     if result.verdict == "recurrence":
         ctx.exit(3)
 
@@ -99,16 +94,11 @@ def _follow(run: Run, incident_id: str, plan: WatchPlan, log: Path | None, pause
 @manifest_option
 @tell_options
 def file_(
+    asked: Asked,
     *,
-    incident_id: str,
-    run: Path,
     outlets: tuple[str, ...],
     repository: str | None,
     manifest: Path | None,
-    actor: str,
-    yes: bool,
-    dry_run: bool,
-    as_json: bool,
 ) -> None:
     """Write the postmortem and close the incident; tell others if asked to.
 
@@ -117,21 +107,21 @@ def file_(
       shardward incident file INC-0001 --yes
       shardward incident file INC-0001 --to pagerduty --to slack --yes
     """
-    opened, incident = find(run, incident_id)
+    opened, incident = asked.run, asked.incident
     incident.check("file")
     check_outlets(outlets, repository)
-    if not acts(yes=yes, dry_run=dry_run):
-        said(incident, opened, done=False, as_json=as_json, what="file the incident", facts={})
+    if not asked.does:
+        said(asked, done=False, what="file the incident", facts={})
         return
     with Ledger.open(opened) as ledger:
-        attach_findings(incident, opened, corpus_of(opened, manifest), ledger, actor=actor)
-    filed = file_incident(incident, opened, actor=actor)
+        attach_findings(incident, opened, corpus_of(opened, manifest), ledger, actor=asked.actor)
+    filed = file_incident(incident, opened, actor=asked.actor)
     message = incident_message(incident, opened.run_id, filed.report)
     sent, told = tell(incident, message, outlets, repository)
     what = "filed as " + filed.report["outcome"] + "".join(f"\n  {path}" for path in filed.paths)
     what += told
     facts = {"paths": filed.paths, "sent": sent, "missing": filed.missing}
-    said(incident, opened, done=True, as_json=as_json, what=what, facts=facts)
+    said(asked, done=True, what=what, facts=facts)
 
 
 END = (watch, file_)

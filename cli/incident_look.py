@@ -32,7 +32,7 @@ from ..quarantine.respond.window import Window
 from ..quarantine.respond.window import identify as identify_window
 from ..quarantine.search.findings import Suspect
 from ..quarantine.search.incident_window import IncidentWindow
-from .incident_options import act_options, find, history_option, log_option, said, signals
+from .incident_options import Asked, act_options, history_option, log_option, said, signals
 from .output import acts, emit, json_option, manifest_option, mutation_options, run_option
 from .respond_options import actor_option, corpus_of
 from .telling import tell, tell_options
@@ -108,7 +108,8 @@ def open_(
         "detected": detected,
         "sent": sent,
     }
-    said(incident, opened, done=True, as_json=as_json, what="opened" + told, facts=found)
+    asked = Asked(run=opened, incident=incident, actor=actor, does=True, as_json=as_json)
+    said(asked, done=True, what="opened" + told, facts=found)
 
 
 @click.command()
@@ -130,9 +131,8 @@ def open_(
 @click.option("--accept", help="Go on although the checklist does not confirm it, and why.")
 @tell_options
 def confirm(
+    asked: Asked,
     *,
-    incident_id: str,
-    run: Path,
     log: Path | None,
     command: str | None,
     timeout: float | None,
@@ -140,10 +140,6 @@ def confirm(
     accept: str | None,
     outlets: tuple[str, ...],
     repository: str | None,
-    actor: str,
-    yes: bool,
-    dry_run: bool,
-    as_json: bool,
 ) -> None:
     """Check which signals agree: loss, gradient norm, clip rate, source losses, evaluations.
 
@@ -157,11 +153,11 @@ def confirm(
       shardward incident confirm INC-0001 --accept "seen on three dashboards" --yes
     """
     worse = declared(directions)
-    opened, incident = find(run, incident_id)
+    opened, incident = asked.run, asked.incident
     incident.check("confirm")
     check_outlets(outlets, repository)
     series, event = signals(opened, log, incident=incident), event_of(incident)
-    act = acts(yes=yes, dry_run=dry_run)
+    act = asked.does
     evals = _evaluate(opened, incident, command, timeout) if command and act else {}
     checklist = checklist_of(event, series, merge_evaluations(evals), worse=worse)
     first, last = max(event.onset - PANEL_STEPS, 0), event.detected + PANEL_STEPS
@@ -174,7 +170,7 @@ def confirm(
             pictures=panel_pictures(
                 series, onset=event.onset, detected=event.detected, first=first, last=last
             ),
-            actor=actor,
+            actor=asked.actor,
             accept=accept,
             evaluations=evaluations_json(evals),
         )
@@ -186,7 +182,7 @@ def confirm(
             incident, page_message(incident, opened.run_id), outlets, repository
         )
         what += told
-    said(incident, opened, done=act, as_json=as_json, what=what, facts=facts)
+    said(asked, done=act, what=what, facts=facts)
 
 
 def _items(checklist: Checklist) -> str:
@@ -211,17 +207,12 @@ def _evaluate(
 @click.option("--controls", default=4, show_default=True, help="Control windows before it.")
 @history_option
 def identify(
+    asked: Asked,
     *,
-    incident_id: str,
-    run: Path,
     manifest: Path | None,
     steps: str | None,
     controls: int,
     history: int,
-    actor: str,
-    yes: bool,
-    dry_run: bool,
-    as_json: bool,
 ) -> None:
     """Find what the steps ate, from the ledger, beside control windows from before.
 
@@ -230,28 +221,28 @@ def identify(
       shardward incident identify INC-0001 --yes
       shardward incident identify INC-0001 --steps 41230-41240 --controls 8 --yes
     """
-    opened, incident = find(run, incident_id)
+    opened, incident = asked.run, asked.incident
     incident.check("identify")
     event, corpus = event_of(incident), corpus_of(opened, manifest)
     first, last = parse_steps(steps) if steps else (event.onset, max(event.detected, event.onset))
     with Ledger.open(opened) as ledger:
         source = on_branch_of(incident, opened, ledger)
         window = identify_window(source, corpus, first=first, last=last, controls=controls)
-        asked = IncidentWindow(
+        eaten = IncidentWindow(
             first=first,
             last=last,
             docs=tuple(window.documents["doc"].to_pylist()),
             controls=window.control_documents,
         )
         suspects, free = find_suspects(
-            incident, ledger, corpus, asked, branch=source.branch, history=history
+            incident, ledger, corpus, eaten, branch=source.branch, history=history
         )
-    act = acts(yes=yes, dry_run=dry_run)
+    act = asked.does
     if act:
         # The suspects first: a crash between the two leaves a step that can be repeated.
         stored = suspects_json(corpus, suspects, families=families_of(suspects))
-        incident.attach("suspects", stored, actor=actor)
-        response.identify(incident, window, actor=actor)
+        incident.attach("suspects", stored, actor=asked.actor)
+        response.identify(incident, window, actor=asked.actor)
     what = f"record {window.documents.num_rows} documents of steps {first} to {last}"
     what += _window_told(window) + _suspects_told(suspects, free)
     facts = {
@@ -259,7 +250,7 @@ def identify(
         "suspects": [s.doc for s in suspects if s.verdict],
         "acquitted": [each.to_json() for each in free],
     }
-    said(incident, opened, done=act, as_json=as_json, what=what, facts=facts)
+    said(asked, done=act, what=what, facts=facts)
 
 
 def _window_told(window: Window) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,14 +22,47 @@ from ..quarantine.respond.operations import branch_of_spike
 from ..quarantine.respond.situation import next_command
 from ..quarantine.respond.telemetry import ledger_series, standing
 from ..quarantine.respond.watchplan import WatchPlan
-from .output import clean, emit, json_option, mutation_options, run_option
+from .output import acts, clean, emit, json_option, mutation_options, run_option
 from .respond_options import actor_option
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def act_options(command: Command) -> Command:
-    """Add the incident's id, `--run`, `--actor`, `--yes`, `--dry-run` and `--json`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What every act is asked with; `does` is whether it shall be done, not only shown."""
+
+    run: Run
+    incident: Incident
+    actor: str
+    does: bool
+    as_json: bool
+
+
+def act_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the incident's id, `--run`, `--actor`, `--yes`, `--dry-run` and `--json`.
+
+    The command gets them as one `Asked`, before its own options.
+    """
+
+    @wraps(command)
+    def asking(
+        *,
+        incident_id: str,
+        run: Path,
+        actor: str,
+        yes: bool,
+        dry_run: bool,
+        as_json: bool,
+        **own: Any,
+    ) -> None:
+        opened, incident = find(run, incident_id)
+        does = acts(yes=yes, dry_run=dry_run)
+        command(
+            Asked(run=opened, incident=incident, actor=actor, does=does, as_json=as_json), **own
+        )
+
+    asked = asking
     for option in (
         json_option,
         mutation_options,
@@ -35,8 +70,8 @@ def act_options(command: Command) -> Command:
         run_option,
         click.argument("incident_id", metavar="ID"),
     ):
-        command = option(command)
-    return command
+        asked = option(asked)
+    return asked
 
 
 def log_option(command: Command) -> Command:
@@ -80,10 +115,9 @@ def signals(
         return ledger_series(ledger, branch)
 
 
-def said(
-    incident: Incident, run: Run, *, done: bool, as_json: bool, what: str, facts: Mapping[str, Any]
-) -> None:
+def said(asked: Asked, *, done: bool, what: str, facts: Mapping[str, Any]) -> None:
     """Print what an act did or would do, and the next command."""
+    incident, run = asked.incident, asked.run
     case = incident.case()
     base = {"id": incident.id, "done": done, "state": case.state, "next": case.next_step}
 
@@ -94,7 +128,7 @@ def said(
         if done:
             out.print(f"next: {next_command(incident, run)}")
 
-    emit(as_json, {**base, **facts}, render)
+    emit(asked.as_json, {**base, **facts}, render)
 
 
 def read_watch_plan(path: Path) -> WatchPlan:

@@ -11,8 +11,8 @@ from ..quarantine.respond.command import run_command
 from ..quarantine.respond.operations import branch_of_spike, choose_rewind
 from ..quarantine.respond.telemetry import ledger_series
 from ..quarantine.respond.trial import TRIALS, attach_trial, judge_trial, trial_spec
-from .incident_options import act_options, find, said
-from .output import acts, manifest_option, say
+from .incident_options import Asked, act_options, said
+from .output import manifest_option, say
 from .respond_options import corpus_of
 
 
@@ -29,17 +29,12 @@ from .respond_options import corpus_of
 @click.option("--command", required=True, help='The trainer, such as "train.sh {spec} {metrics}".')
 @click.option("--timeout", type=float, help="Seconds after which the trainer is stopped.")
 def trial(
+    asked: Asked,
     *,
-    incident_id: str,
-    run: Path,
     manifest: Path | None,
     kind: str,
     command: str,
     timeout: float | None,
-    actor: str,
-    yes: bool,
-    dry_run: bool,
-    as_json: bool,
 ) -> None:
     """Run the steps of the event again with your trainer, on a branch that moves nothing.
 
@@ -50,23 +45,23 @@ def trial(
       shardward incident trial INC-0001 --command "train.sh {spec} {metrics}" --yes
       shardward incident trial INC-0001 --kind skip --command "train.sh {spec} {metrics}" --yes
     """
-    opened, incident = find(run, incident_id)
+    opened, incident = asked.run, asked.incident
     with Ledger.open(opened) as ledger:
         plan = choose_rewind(incident, opened, ledger)
         original = ledger_series(ledger, branch_of_spike(incident, opened))
     spec = trial_spec(incident, opened, corpus_of(opened, manifest), plan, kind)
     what = f"try {kind} of steps {spec.first} to {spec.last} from {spec.checkpoint}"
-    if not acts(yes=yes, dry_run=dry_run):
+    if not asked.does:
         facts = {"spec": spec.to_json()}
-        said(incident, opened, done=False, as_json=as_json, what=what, facts=facts)
+        said(asked, done=False, what=what, facts=facts)
         return
     say(what)
     home = incident.path / "work" / f"trial-{kind}"
     result = judge_trial(
         incident, spec, run_command(command, spec, home, timeout=timeout), original
     )
-    attach_trial(incident, result, actor=actor)
+    attach_trial(incident, result, actor=asked.actor)
     what = f"{kind}: the spike {'came back' if result.recurred else 'stayed away'}"
     if result.bitwise is not None:
         what += ", the numbers are the same" if result.bitwise else ", the numbers differ"
-    said(incident, opened, done=True, as_json=as_json, what=what, facts=result.to_json())
+    said(asked, done=True, what=what, facts=result.to_json())
