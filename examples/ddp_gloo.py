@@ -12,7 +12,9 @@ number of ranks, the job goes on in the same order, as long as the batch of 24 d
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import distributed
@@ -31,6 +33,13 @@ def open_run(path: str, manifest: Manifest, rank: int) -> Run:
         Run.create(path, plan=plan, manifest_path=manifest.path)
     distributed.barrier()
     return Run.open(path)
+
+
+def gather(signals: Mapping[str, float]) -> list[Mapping[str, float]]:
+    """Return the signals of all ranks, in their order."""
+    every: list[Any] = [None] * distributed.get_world_size()
+    distributed.all_gather_object(every, dict(signals))
+    return every
 
 
 def main(manifest_path: str, run_path: str, steps: int) -> None:
@@ -61,7 +70,8 @@ def main(manifest_path: str, run_path: str, steps: int) -> None:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            loader.observe(batch.step, loss=loss.item())
+            # All ranks record the mean, and learn here if they are not on one batch.
+            loader.observe(batch.step, loss=loss.item(), reduce=gather)
             if batch.step % steps == 0:
                 break
         saved_cursor = loader.checkpoint(batch.step, checkpoint)
