@@ -109,8 +109,7 @@ class Lab:
         self.scale = 65536.0
 
     def _optimizer(self) -> torch.optim.Optimizer:
-        betas = (0.9, 0.9999) if self.fault == "moments" else (0.9, 0.95)
-        return torch.optim.AdamW(self.model.parameters(), lr=self._rate(0), betas=betas)
+        return torch.optim.AdamW(self.model.parameters(), lr=self._rate(0), betas=(0.9, 0.95))
 
     def _bigrams(self, index: int) -> np.ndarray:
         """Return a transition table over the usual tokens; rare ones are the last few."""
@@ -181,7 +180,7 @@ class Lab:
         """Return the planned learning rate: the fault "rate" plans a peak that is too high."""
         if self.fault == "rate" and step >= FAULT:
             return float(RATE * 100**self.strength)
-        return 10 * RATE * self.strength if self.fault == "moments" else RATE
+        return RATE
 
     def _scale_queries(self, factor: float) -> None:
         with torch.no_grad():
@@ -205,15 +204,9 @@ class Lab:
     def _resume(self, step: int) -> None:
         self.changes.append(Change(step=step, kind="resume"))
         if self.fault == "moments":
-            steps = {parameter: state["step"] for parameter, state in self.optimizer.state.items()}
-            self.optimizer = self._optimizer()
-            self.probes._optimizer = self.optimizer
-            for parameter, count in steps.items():
-                self.optimizer.state[parameter] = {
-                    "step": count.clone(),
-                    "exp_avg": torch.zeros_like(parameter),
-                    "exp_avg_sq": torch.zeros_like(parameter),
-                }
+            # The first moments came back with the checkpoint, the second did not.
+            for state in self.optimizer.state.values():
+                state["exp_avg_sq"].mul_(1e-12**self.strength)
 
     def run(self) -> Record:
         """Train to the end, and return what was logged."""

@@ -14,6 +14,7 @@ from .series import Series
 EIGHTHS = " ▁▂▃▄▅▆▇█"
 MARKS = {"spike": "▲", "divergence": "◆", "nonfinite": "!", "blip": "·", "context_change": "|"}
 COLOURS = {"spike": "#c0392b", "divergence": "#8e44ad", "nonfinite": "#000000"}
+LINE, OTHER = "#2c6fbb", "#888888"
 
 
 def text_chart(loss: Series, events: Sequence[Event], *, width: int = 80, height: int = 10) -> str:
@@ -109,15 +110,16 @@ def _svg(loss: Series, events: Sequence[Event], *, width: int = 1200, height: in
     marks = "".join(
         f'<line x1="{(event.onset - first) / span * width:.1f}" y1="0" '
         f'x2="{(event.onset - first) / span * width:.1f}" y2="{height}" '
-        f'stroke="{COLOURS.get(event.kind, "#888")}" stroke-dasharray="4 3">'
+        f'stroke="{COLOURS.get(event.kind, OTHER)}" stroke-dasharray="4 3">'
         f"<title>{event.kind} at step {event.onset}</title></line>"
         for event in events
         if event.page
     )
     return (
         f'<svg viewBox="0 0 {width} {height + 20}" role="img" aria-label="loss over steps">'
-        f'{marks}<polyline points="{points}" fill="none" stroke="#2c6fbb" stroke-width="1"/>'
-        f'<text x="0" y="{height + 16}" font-size="12">step {first}</text>'
+        f'{marks}<polyline points="{points}" fill="none" stroke="{LINE}" stroke-width="1"/>'
+        f'<text x="0" y="{height + 16}" font-size="12">{first}</text>'
+        f'<text x="{width / 2}" y="{height + 16}" font-size="12" text-anchor="middle">step</text>'
         f'<text x="{width}" y="{height + 16}" font-size="12" text-anchor="end">'
         f"{first + span}</text>"
         f'<text x="4" y="14" font-size="12">{high:.4g}</text>'

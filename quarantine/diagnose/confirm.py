@@ -185,7 +185,7 @@ def _clip_rate(series: Series | None, onset: int, last: int) -> Check:
 
 def last_step(event: Event) -> int:
     """Return the last step of an event as far as it is known."""
-    return event.detected if event.end is None else max(event.end, event.detected)
+    return max(event.detected, event.end or 0)
 
 
 def source_checks(series: Mapping[str, Series], onset: int, last: int) -> dict[str, Check]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...loader.errors import MissingExtra
-from .chart import COLOURS
+from .chart import COLOURS, LINE, OTHER
 from .events import Event
 from .series import Series
 
@@ -28,10 +28,10 @@ def png_chart(title: str, loss: Series, events: Sequence[Event]) -> bytes:
     figure = Figure(figsize=(11, 4), layout="constrained")
     axes = figure.subplots()
     finite = np.isfinite(loss.values)
-    axes.plot(loss.steps[finite], loss.values[finite], linewidth=0.7)
+    axes.plot(loss.steps[finite], loss.values[finite], linewidth=0.7, color=LINE)
     for event in events:
         if event.page:
-            axes.axvline(event.onset, color=COLOURS.get(event.kind, "#888"), linestyle="--")
+            axes.axvline(event.onset, color=COLOURS.get(event.kind, OTHER), linestyle="--")
     axes.set(title=title, xlabel="step", ylabel="loss")
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110, metadata={"Software": None})

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .confirm import last_step as last_known
 from .events import Event
 from .evidence import Evidence
 from .series import Series
@@ -35,8 +36,7 @@ def say(cause: str, weight: float, text: str) -> Voice:
 
 def last_step(evidence: Evidence) -> int:
     """Return the last step of the event that is known so far."""
-    event = evidence.event
-    return event.detected if event.end is None else max(event.detected, event.end)
+    return last_known(evidence.event)
 
 
 def measures_nothing(event: Event) -> bool:

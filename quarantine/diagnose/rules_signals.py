@@ -15,6 +15,9 @@ RECENT_EVENTS = 3
 GROWN_UPDATES = 3.0
 LARGE_UPDATE = 0.1
 NEAR_STEPS = 10
+REFERENCE = 64
+LEAST_REFERENCE = 16
+ANSWER_STEPS = 4
 
 
 def gradient(evidence: Evidence) -> Iterator[Voice]:
@@ -114,8 +117,42 @@ def attention(evidence: Evidence) -> Iterator[Voice]:
 
 
 def output(evidence: Evidence) -> Iterator[Voice]:
-    """Speak of output logits whose log-sum-exp has drifted from zero."""
-    yield from _growth(evidence, "output_lse", "output_logits", 2.0, 4.0)
+    """Speak of output logits whose log-sum-exp has drifted from zero, or left its level at once.
+
+    Attention logits follow many a fault; the output's move with the loss only where they began.
+    """
+    left, theirs = (_departure(evidence, name) for name in ("output_lse", "attention_logit"))
+    if left is None or (theirs is not None and theirs < left):
+        yield from _growth(evidence, "output_lse", "output_logits", 2.0, 4.0)
+        return
+    text = f"output_lse left its level at step {left} and has not come back"
+    yield say("output_logits", 3.5, text)
+    yield say("attention_logits", -2.0, f"{text}, before any attention logit did")
+
+
+def _departure(evidence: Evidence, prefix: str) -> int | None:
+    """Return the step about the onset from which a signal was off its level up to the peak."""
+    event = evidence.event
+    since, last = event.onset - NEAR_STEPS, max(last_step(evidence), event.peak_step)
+    found = []
+    for name, series in evidence.series.items():
+        before = series.between(0, since - 1)[-REFERENCE:]
+        if name.split("/")[0] != prefix or len(before) < LEAST_REFERENCE:
+            continue
+        middle, reach = _middle_and_reach(before)
+        near = (series.steps >= since) & (series.steps <= last)
+        steps, off = series.steps[near], np.abs(series.values[near] - middle) > reach
+        stays = off[::-1].cumprod()[::-1].astype(bool)
+        found += steps[stays][:1].tolist()
+    first = min(found, default=None)
+    return None if first is None or not since < first <= event.onset + ANSWER_STEPS else first
+
+
+def _middle_and_reach(values: np.ndarray) -> tuple[float, float]:
+    """Return the level of `values`, and how far from it is no noise any more."""
+    middle = float(np.median(values))
+    spread = 1.4826 * float(np.median(np.abs(values - middle)))
+    return middle, max(8 * spread, 0.3 * abs(middle))
 
 
 def _growth(
@@ -143,12 +180,10 @@ def _growth(
 
 def _runs_away(values: np.ndarray) -> bool:
     """Whether the last four values climb, each time, out of the range of those before."""
-    reference, last = values[-68:-4], values[-4:]
-    if len(reference) < 16:
+    reference, last = values[-REFERENCE - 4 : -4], values[-4:]
+    if len(reference) < LEAST_REFERENCE:
         return False
-    middle = float(np.median(reference))
-    spread = 1.4826 * float(np.median(np.abs(reference - middle)))
-    reach = max(8 * spread, 0.3 * abs(middle))
+    middle, reach = _middle_and_reach(reference)
     return bool((np.diff(last) > 0).all() and last[-1] - middle > reach)
 
 
