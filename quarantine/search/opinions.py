@@ -14,6 +14,7 @@ from typing import Protocol, runtime_checkable
 
 from ...loader.errors import UsageError
 from .findings import Finding, Opinion
+from .foreign import ForeignFailure, foreign
 from .quality import GopherQuality
 
 GROUP = "shardward.detectors"
@@ -51,11 +52,12 @@ class Panel:
         findings, problems = [], []
         for detector in self.detectors:
             try:
-                opinion = detector.examine(text, source)
-                if opinion is not None:
-                    findings.append(_finding(doc, detector, opinion, len(text)))
-            except Exception as error:  # whatever a third party's code raises must stop nothing
-                problems.append(f"detector {detector.name} failed on document {doc}: {error!r}")
+                with foreign():
+                    opinion = detector.examine(text, source)
+                    if opinion is not None:
+                        findings.append(_finding(doc, detector, opinion, len(text)))
+            except ForeignFailure as error:
+                problems.append(f"detector {detector.name} failed on document {doc}: {error}")
         return findings, problems
 
 
@@ -65,13 +67,14 @@ def panel(points: Sequence[EntryPoint] | None = None) -> Panel:
     problems = []
     for point in entry_points(group=GROUP) if points is None else points:
         try:
-            loaded = point.load()
-            detector = loaded() if callable(loaded) else loaded
-            if not isinstance(detector, TextDetector):
-                raise UsageError("it has no name, version, family or examine")
-            found.append(detector)
-        except Exception as error:  # a package that cannot be imported must stop nothing
-            problems.append(f"detector {point.name} of {point.value} cannot be used: {error!r}")
+            with foreign():
+                loaded = point.load()
+                detector = loaded() if callable(loaded) else loaded
+                if not isinstance(detector, TextDetector):
+                    raise UsageError("it has no name, version, family or examine")
+                found.append(detector)
+        except ForeignFailure as error:
+            problems.append(f"detector {point.name} of {point.value} cannot be used: {error}")
     return Panel(detectors=tuple(found), problems=tuple(problems))
 
 

@@ -21,6 +21,7 @@ from .corpus_scan import scan_documents
 from .detectors import detect_chunk, panel_findings
 from .features import measure
 from .findings import DECISIVE, Finding, Suspect
+from .foreign import ForeignFailure, foreign
 from .language import UnusualLanguage, installed_model, usual_languages
 from .near import Pair, pairs_within
 from .opinions import Panel, panel
@@ -86,9 +87,10 @@ def _panel(controls: TextChunk, sources: Sequence[str]) -> Panel:
         return known
     texts = [controls.text(row) for row in range(len(controls))]
     try:
-        usual = usual_languages(texts, sources, identify)
-    except Exception as error:  # whatever a third party's model raises must stop nothing
-        return replace(known, problems=(*known.problems, f"no languages: {error!r}"))
+        with foreign():
+            usual = usual_languages(texts, sources, identify)
+    except ForeignFailure as error:
+        return replace(known, problems=(*known.problems, f"no languages: {error}"))
     detector = UnusualLanguage(identify, usual)
     return replace(known, detectors=(*known.detectors, detector))
 
