@@ -1,6 +1,6 @@
 """Play full drills and print one JSON object for each.
 
-Usage: python -m benchmarks.drill [SEED ...]     (default: seeds 0 to 4, salted and clean)
+Usage: python -m benchmarks.drill [SEED ...]     (default: seeds 0 to 4, every variant)
 """
 
 from __future__ import annotations
@@ -15,23 +15,26 @@ import time
 from pathlib import Path
 from typing import Any
 
+VARIANTS = {"data": [], "learning-rate": ["--cause", "learning-rate"], "none": ["--no-salt"]}
+"""Options of `shardward drill` by what goes wrong in it."""
+
 
 def main(seeds: list[int]) -> int:
-    """Play every seed twice; return 1 when a drill did not pass."""
+    """Play every variant of every seed; return 1 when a drill did not pass."""
     failed = 0
     for seed in seeds:
-        for control in (False, True):
-            result = drill(seed, control=control)
+        for cause in VARIANTS:
+            result = drill(seed, cause=cause)
             failed += not result["passed"]
             sys.stdout.write(json.dumps(result) + "\n")
     return min(failed, 1)
 
 
-def drill(seed: int, *, control: bool) -> dict[str, Any]:
+def drill(seed: int, *, cause: str) -> dict[str, Any]:
     """Play one drill in a process of its own and return what is worth comparing."""
     with tempfile.TemporaryDirectory() as scratch:
-        words = ["drill", "--seed", str(seed), *(["--no-salt"] if control else []), "--json"]
-        command = [sys.executable, "-c", "from shardward.cli.main import main; main()", *words]
+        words = ["drill", "--seed", str(seed), *VARIANTS[cause], "--json"]
+        command = [sys.executable, "-m", "shardward", *words]
         command += ["--out", str(Path(scratch) / "out")]
         began, used = time.monotonic(), os.times().children_user
         played = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -41,7 +44,7 @@ def drill(seed: int, *, control: bool) -> dict[str, Any]:
         "command": f"shardward {' '.join(words)}",
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "seed": seed,
-        "control": control,
+        "cause": cause,
         "exit_code": played.returncode,
         "wall_s": round(wall, 1),
         "user_s": round(cpu, 1),
@@ -60,9 +63,12 @@ def _facts(result: dict[str, Any]) -> dict[str, Any]:
         "seconds": result["seconds"],
     }
     for incident in result["incidents"]:
-        facts["onset"] = [result["placement"]["first_step"], incident["event"]["onset"]]
+        due = result["fault"]["step"] if result["fault"] else result["placement"]["first_step"]
+        facts["onset"] = [due, incident["event"]["onset"]]
         facts["replay"] = [incident["replay"]["recurred"], incident["replay"]["bitwise"]]
         facts["watch"] = incident["watch"]["verdict"]
+        facts["outcome"] = incident["outcome"]
+        facts["likeliest"] = incident["causes"][0]
         facts["resumed_page"] = incident["resumed_page"] is not None
     if result["score"]:
         families = result["score"]["families"]
