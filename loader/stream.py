@@ -238,7 +238,8 @@ class ShardLoader:
         batch = next(self._micro_batches, None)
         if batch is None:
             began = time.perf_counter()
-            self._check_failure()
+            if self._failure is not None:
+                raise self._failure
             try:
                 step = self._reader.next(self._recorder.delivered + 1)
             except StopIteration:
@@ -255,7 +256,8 @@ class ShardLoader:
             UsageError: it is not the step after the last delivered one.
             OSError: the journal could not be written, so the step was not handed out.
         """
-        self._check_failure()
+        if self._failure is not None:
+            raise self._failure
         try:
             self._recorder.deliver(step.frame, step.after, step.report)
         except OSError as error:
@@ -384,7 +386,3 @@ class ShardLoader:
     def _fail(self, why: ShardwardError) -> None:
         """Hand out nothing any more: each later call raises `why`."""
         self._failure = why
-
-    def _check_failure(self) -> None:
-        if self._failure is not None:
-            raise self._failure

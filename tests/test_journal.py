@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import random
+import subprocess
+import sys
 import time
 from pathlib import Path
 from unittest.mock import Mock
@@ -167,13 +169,40 @@ def test_a_failed_group_sync_is_raised_by_the_next_call(
         writer.close()
 
 
-def test_a_writer_used_after_a_fork_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with JournalWriter(tmp_path / "a.swj", sync_seconds=0) as writer:
-        pid = os.getpid()
-        monkeypatch.setattr(os, "getpid", lambda: pid + 1)
-        with pytest.raises(ShardwardError, match="after a fork"):
-            writer.append(prepare_delivered(record(1)))
-        monkeypatch.undo()
+FORKED = """
+import os, sys
+from pathlib import Path
+from helpers_journal import record
+from shardward.loader.errors import ShardwardError
+from shardward.loader.journal import JournalWriter
+from shardward.loader.records import prepare_delivered
+
+with JournalWriter(Path(sys.argv[1]), sync_seconds=0) as writer:
+    writer.append(prepare_delivered(record(1)))
+    if os.fork() == 0:
+        try:
+            writer.append(prepare_delivered(record(2)))
+        except ShardwardError as error:
+            print(error, flush=True)
+        writer.close()
+        os._exit(0)
+    os.wait()
+    writer.append(prepare_delivered(record(3)))
+"""
+
+
+def test_a_writer_used_after_a_fork_raises(tmp_path: Path) -> None:
+    path = tmp_path / "a.swj"
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED, str(path)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert "after a fork; open a writer of its own there" in done.stdout
+    assert [step for _, step in steps(path)] == [1, 3]
 
 
 def test_a_clock_that_jumps_back_changes_nothing(
