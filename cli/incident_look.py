@@ -23,7 +23,7 @@ from ..quarantine.respond.evaluation import evaluation_specs, merge_evaluations
 from ..quarantine.respond.incident import Incident, IncidentStore
 from ..quarantine.respond.measures import Comparison
 from ..quarantine.respond.on_branch import on_branch_of
-from ..quarantine.respond.operations import newest_page
+from ..quarantine.respond.operations import check_reached, newest_page
 from ..quarantine.respond.outlets import check_outlets, page_message
 from ..quarantine.respond.selection import parse_steps
 from ..quarantine.respond.suspects import families_of, find_suspects, suspects_json
@@ -84,6 +84,9 @@ def open_(
             f"onset {onset} and detection {detected or onset} are no steps of a spike: the first "
             "step is 1, and nothing is detected before its onset"
         )
+    if onset is not None and log is None:
+        with Ledger.open(opened) as ledger:
+            check_reached(opened, ledger.last_step(), onset)
     event = None if onset is not None else newest_page(signals(opened, log), short_run=short_run)
     kind = event.kind if event else "spike"
     onset = event.onset if event else onset or 0

@@ -9,11 +9,12 @@ from rich.console import Console
 
 from ..loader.revision_store import list_revisions
 from ..loader.run import Run
+from ..quarantine.respond.decisions import DecisionLog
 from ..quarantine.respond.filing import attach_rebuild
 from ..quarantine.respond.incident import IncidentStore
 from ..quarantine.respond.rebuild import rebuild as rebuild_corpus
 from ..quarantine.respond.rebuild_plan import condemned_documents
-from ..quarantine.respond.revisions import load_revision
+from ..quarantine.respond.revisions import decision_anchors, load_revision
 from .output import acts, emit, json_option, manifest_option, mutation_options, progress, run_option
 from .output import table as output_table
 from .respond_options import actor_option, corpus_of
@@ -67,6 +68,8 @@ def rebuild(
     about = None if incident is None else IncidentStore(opened.path).get(incident)
     corpus = corpus_of(opened, manifest)
     number = max(list_revisions(opened.path), default=0) if revision is None else revision
+    # A revision is what people decided only while the log it came from stands.
+    DecisionLog(opened.path).verify(decision_anchors(opened.path, opened.fingerprint))
     chosen = load_revision(opened.path, number, manifest=corpus.fingerprint)
     documents = condemned_documents(opened.path, corpus, chosen) if only_condemned else None
     count = len(chosen.documents if documents is None else documents)

@@ -43,7 +43,7 @@ def load_revision(run: Path, number: int, *, manifest: str, digest: str | None =
     header = found[number]
     revision = Revision.parse(
         parse_json(header.read_bytes(), where=str(header)),
-        header.with_suffix(".bin").read_bytes(),
+        _payload(header.with_suffix(".bin")),
         where=str(header),
     )
     expected = header.stem if digest is None else f"{number:06d}-{digest[:12]}"
@@ -71,3 +71,12 @@ def list_revisions(run: Path) -> dict[int, Path]:
             )
         found[number] = path
     return found
+
+
+def _payload(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise NotFound(
+            f"{path} is missing, which holds the documents of the revision; restore it from a copy"
+        ) from error

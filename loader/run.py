@@ -142,6 +142,11 @@ class Run:
             if head is None:
                 return ()
             piece, step = head.piece, head.step if step is None else step
+            if head.piece not in {item.piece for item in self.pieces()}:
+                raise NotFound(
+                    f"the head of {self.path} stands in piece {head.piece}, and pieces/ has no "
+                    "such file; restore it, or head.log, from a copy"
+                )
         return lineage(self.pieces(), piece, step)
 
     def journal_path(self, piece: int, rank: int, replica: int = 0) -> Path:

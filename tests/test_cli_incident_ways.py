@@ -145,3 +145,25 @@ def test_following_a_watch_ends_with_the_trainer(desk: Desk) -> None:
 
     said = json.loads(result.stdout)
     assert (said["verdict"], said["seen_to"]) == ("running", 54)
+
+
+def test_a_spike_that_the_run_has_not_reached_is_refused(desk: Desk) -> None:
+    result = desk.type("open", "--onset", "500", "--yes")
+
+    assert result.exit_code == 1
+    assert "step 500 is not recorded" in result.stderr
+    assert "which goes to step 70" in result.stderr
+    assert desk.json("list")["incidents"] == []
+
+
+def test_a_rebuild_of_a_run_whose_log_was_edited_is_refused(desk: Desk, tmp_path: Path) -> None:
+    desk.quarantine("add", "--doc", "3", "--reason", "junk")
+    desk.quarantine("add", "--doc", "4", "--reason", "junk")
+    desk.quarantine("publish")
+    log = desk.run.path / "decisions.log"
+    log.write_bytes(log.read_bytes().replace(b"junk", b"fine", 1))
+
+    result = shardward(desk, "rebuild", "--out", str(tmp_path / "out"), "--yes")
+
+    assert result.exit_code == 5
+    assert not (tmp_path / "out").exists()

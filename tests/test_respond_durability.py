@@ -26,14 +26,20 @@ from hypothesis.stateful import (
 )
 
 from shardward.loader.cursor import Cursor
-from shardward.loader.errors import IncidentError, IntegrityError, NotFound, UsageError
+from shardward.loader.errors import (
+    IncidentError,
+    IntegrityError,
+    MismatchError,
+    NotFound,
+    UsageError,
+)
 from shardward.loader.revision import Revision
 from shardward.quarantine.respond.context import RunContext
 from shardward.quarantine.respond.decisions import DecisionLog
 from shardward.quarantine.respond.filing import file
 from shardward.quarantine.respond.incident import IncidentStore
 from shardward.quarantine.respond.mirror import pull_revision, push_revision
-from shardward.quarantine.respond.revisions import decision_anchors, publish_revision
+from shardward.quarantine.respond.revisions import decision_anchors, load_revision, publish_revision
 from shardward.quarantine.respond.rewind import plan_rewind
 from shardward.quarantine.respond.scopes import Scope
 from shardward.quarantine.respond.status import Decision
@@ -148,7 +154,7 @@ def test_a_head_that_points_nowhere_is_said(tmp_path: Path) -> None:
     point = checkpoint(run, 4)
     (run.path / "pieces" / "000001.json").unlink()
 
-    with pytest.raises(NotFound, match="no piece 1"):
+    with pytest.raises(NotFound, match=r"stands in piece 1, and pieces/ has no such file; restore"):
         plan_rewind([point], run.lineage(), onset=9, head_step=9)
 
 
@@ -265,3 +271,31 @@ def test_the_context_of_a_run_is_checked_and_kept(tmp_path: Path) -> None:
         RunContext(**{**facts, "code": " "})
     with pytest.raises(UsageError, match="out of range"):
         RunContext(**{**facts, "betas": (0.9, 1.0)})
+
+
+def test_a_revision_of_another_corpus_is_said_and_the_log_not_blamed(tmp_path: Path) -> None:
+    runs = []
+    for name, documents in (("ours", 30), ("other", 60)):
+        (tmp_path / name).mkdir()
+        corpus = make_corpus(tmp_path / name, documents=documents)
+        runs.append(make_run(tmp_path / name, corpus))
+        DecisionLog(runs[-1].path, manifest=corpus.fingerprint).append(decide(3))
+        publish_revision(runs[-1].path, corpus)
+    for path in (runs[1].path / "revisions").glob("000001-*"):
+        target = runs[0].path / "revisions" / path.name.replace("000001", "000002")
+        target.write_bytes(path.read_bytes())
+
+    with pytest.raises(MismatchError, match=r"revision 2 is for corpus .* came from another run"):
+        DecisionLog(runs[0].path).entries()
+
+
+def test_a_revision_without_its_documents_is_said(tmp_path: Path) -> None:
+    corpus = make_corpus(tmp_path, documents=30)
+    run = make_run(tmp_path, corpus)
+    DecisionLog(run.path, manifest=corpus.fingerprint).append(decide(3))
+    publish_revision(run.path, corpus)
+    for path in (run.path / "revisions").glob("*.bin"):
+        path.unlink()
+
+    with pytest.raises(NotFound, match="restore it from a copy"):
+        load_revision(run.path, 1, manifest=corpus.fingerprint)

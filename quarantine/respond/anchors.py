@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ...loader.errors import FormatError
+from ...loader.errors import FormatError, MismatchError
 from ...loader.formats import check_format, parse_json
 from ...loader.revision import FORMAT, VERSION
 from ...loader.revision_store import list_revisions
@@ -31,6 +31,7 @@ def read_anchors(run_path: Path) -> list[Anchor]:
     Raises:
         IntegrityError: an event log was edited, or two revisions bear one number.
         FormatError: an event or a revision is malformed.
+        MismatchError: a revision is of another corpus than the run.
     """
     return [*_of_incidents(run_path), *_of_revisions(run_path)]
 
@@ -63,7 +64,21 @@ def _of_revisions(run_path: Path, *, newest: bool = False) -> Iterator[Anchor]:
     for number, path in published[-1:] if newest else published:
         header = parse_json(path.read_bytes(), where=str(path))
         check_format(header, name=FORMAT, version=VERSION, where=str(path))
+        _check_corpus(run_path, path, number, header.get("manifest"))
         yield f"revision {number}", _head(header, f"revision {number}", path)
+
+
+def _check_corpus(run_path: Path, path: Path, number: int, manifest: object) -> None:
+    """Refuse a revision of another run's corpus: it says nothing about this run's log."""
+    known = run_path / "run.json"
+    if not known.exists():
+        return
+    mine = parse_json(known.read_bytes(), where=str(known)).get("fingerprint")
+    if mine is not None and mine != manifest:
+        raise MismatchError(
+            f"revision {number} is for corpus {str(manifest)[:12]}, the run is of corpus "
+            f"{str(mine)[:12]}; {path} came from another run: move it away, and publish again"
+        )
 
 
 def _head(holder: Mapping[str, Any], name: str, path: Path) -> ChainHead:

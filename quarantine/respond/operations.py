@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...loader.cursor import Cursor
-from ...loader.errors import IncidentError
+from ...loader.errors import IncidentError, NotFound
 from ..diagnose.config import MonitorConfig
 from ..diagnose.events import Event
 from ..diagnose.replay import detect
@@ -53,6 +53,19 @@ def newest_page(series: Mapping[str, Series], *, short_run: bool = False) -> Eve
             "--short-run for a run of a few hundred steps"
         )
     return pages[-1]
+
+
+def check_reached(run: Run, last: int, onset: int) -> None:
+    """Refuse an onset after the `last` step that the run's history has recorded.
+
+    Raises:
+        NotFound: it is; a run without any record may be younger than what its logs say.
+    """
+    if 0 < last < onset:
+        raise NotFound(
+            f"step {onset} is not recorded in {run.path}, which goes to step {last}; name a step "
+            "of it, or the log that has it with --log"
+        )
 
 
 def choose_rewind(
