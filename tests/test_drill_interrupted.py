@@ -198,7 +198,7 @@ def test_a_full_disk_is_named_with_its_remedy(
 
     assert result.exit_code == 1
     assert f"error: {out}: no space left on device (" in result.stderr
-    assert "megabytes are free, a whole drill takes up to" in result.stderr
+    assert f"megabytes are free in {out}, a whole drill takes up to" in result.stderr
     assert "free some there, or name a directory on another disk" in result.stderr
 
 

@@ -115,7 +115,7 @@ def room_named(directory: Path) -> Iterator[None]:
 def room(directory: Path) -> str:
     """Return how much is free beside `directory` and how much a drill needs, in words."""
     free = shutil.disk_usage(directory).free / 1e6
-    return f"{free:.1f} megabytes are free, a whole drill takes up to {NEEDED_MB}"
+    return f"{free:.1f} megabytes are free in {directory}, a whole drill takes up to {NEEDED_MB}"
 
 
 def _next_free() -> Path:

@@ -94,7 +94,7 @@ def file(incident: Incident, run: Run, *, actor: str, commands: Sequence[str] = 
 def attach_rebuild(incident: Incident, run: Run, report: RebuildReport, *, actor: str) -> None:
     """Store the report of a rebuild once, and write the postmortem of a closed incident anew."""
     value = report.to_json()
-    if incident.attached("rebuild") != value:
+    if canonical_json(incident.attached("rebuild")) != canonical_json(value):
         incident.attach("rebuild", value, actor=actor)
     if incident.case().closed:
         write_report(incident, run)
