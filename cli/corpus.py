@@ -16,7 +16,8 @@ from ..loader.manifest_verify import verify as find_problems
 from ..loader.mix import measure_mix
 from ..loader.sources.opening import find_shards
 from ..quarantine.search.index_job import IndexReport, build_signatures
-from .output import clean, emit, json_option, manifest_option, progress, table
+from ..quarantine.search.warm import warm
+from .output import clean, emit, json_option, manifest_option, progress, say, table
 
 
 @click.group()
@@ -120,6 +121,7 @@ def _build(
 
 
 def _sign(manifest: Manifest, workers: int) -> IndexReport:
+    warm(say)
     with progress("signing", manifest.documents_count) as advance:
         return build_signatures(manifest, workers=workers, advance=advance)
 

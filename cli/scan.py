@@ -19,6 +19,7 @@ from ..quarantine.search.findings import Suspect
 from ..quarantine.search.incident_window import incident_window
 from ..quarantine.search.opinions import panel
 from ..quarantine.search.triage import triage
+from ..quarantine.search.warm import warm
 from .documents import DocumentList, load_manifest
 from .incident_options import find, history_option
 from .output import emit, json_option, manifest_option, progress, run_option, say, table
@@ -70,6 +71,7 @@ def scan(
             "give one of --docs, --window and --incident; "
             "--controls needs the --window that they are controls for"
         )
+    warm(say)
     if incident is not None:
         _emit_suspects(*_incident(run, incident, manifest, history), limit, as_json)
     elif window is not None:

@@ -19,6 +19,7 @@ from ..quarantine.search.incident_window import culprits
 from ..quarantine.search.passages import Passage, shared_passages
 from ..quarantine.search.query import NEAR, Query, build_query
 from ..quarantine.search.similar import run_query
+from ..quarantine.search.warm import warm
 from .documents import DocumentList, load_manifest
 from .incident_options import find
 from .output import clean, emit, json_option, manifest_option, progress, run_option, say, table
@@ -79,6 +80,7 @@ def similar(
       shardward similar --incident INC-0001 --run runs/7b --passages
     """
     loaded, wanted = _question(manifest, docs, incident, run)
+    warm(say)
     query = build_query(loaded, wanted, threshold=threshold, kinds=kinds or KINDS)
     say(_chances(query))
     with progress("searching", loaded.documents_count) as advance:

@@ -63,6 +63,15 @@ def test_passages_and_recall_are_shown_on_request(manifest: Path, tmp_path: Path
     assert "shared passages" in run(*arguments)
 
 
+def test_the_passages_are_those_of_the_hits_shown(tmp_path: Path) -> None:
+    texts = [edited(RNG, TOXIC, 0.08), *TEXTS[:10], TOXIC, edited(RNG, TOXIC, 0.01)]
+    path = corpus(tmp_path, texts).path
+    only = ("--docs", "11", "--kind", "near", "--limit", "1", "--passages")
+    hits = json.loads(run("--manifest", path, *only, "--json"))["hits"]
+
+    assert [(hit["doc"], "passages" in hit) for hit in hits] == [(0, False), (12, True)]
+
+
 def test_documents_or_an_incident_are_needed(manifest: Path) -> None:
     with pytest.raises(UsageError, match="--docs, or an incident"):
         run("--manifest", manifest)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 from helpers_search import chunk
 
+from shardward.quarantine.search import warm as warming
 from shardward.quarantine.search.columns import chunk_of, text_chunks
 from shardward.quarantine.search.detectors import detect_chunk
 from shardward.quarantine.search.features import measure
@@ -97,6 +99,24 @@ def test_zero_width_and_bidi_characters_do_not_hide_a_copy() -> None:
 
     assert jaccard(text, hidden) == 1.0
     assert (index_chunk(chunk(text)).low == index_chunk(chunk(hidden)).low).all()
+
+
+def test_a_step_that_takes_long_is_told_of_and_a_fast_one_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+    said = threading.Event()
+
+    def tell(line: str) -> None:
+        told.append(line)
+        said.set()
+
+    steps = (("fast", lambda: None), ("slow", lambda: said.wait(30)))
+    monkeypatch.setattr(warming, "_STEPS", steps)
+    monkeypatch.setattr(warming, "PATIENCE", 0.3)
+    warming.warm(tell)
+
+    assert [line.split(";")[0] for line in told] == ["compiling kernels, 2 of 2: slow"]
 
 
 def test_kernels_compile_where_no_cache_can_be_written() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,7 @@ def rows_sharing_a_band(
     """Return the sorted rows whose value in some band, uint32[N] each, is in its set."""
     marks = np.zeros(len(bands[0]), dtype=np.uint8)
     for column, members in zip(bands, sets, strict=True):
+        column = _fixed(column)  # noqa: PLW2901
         mark_members(column, members.bitmap, members.shift, members.table, members.mask, marks)
     return np.flatnonzero(marks)
 
@@ -81,6 +83,7 @@ def agreeing_rows(
 
     `low` is uint8[N, 128], `query` uint8[Q, 128]. Of more than `most` rows the best are kept.
     """
+    low, query = _fixed(low), _fixed(query)
     found = [(np.zeros(0, np.int64), np.zeros((0, PLACES), np.int32), np.zeros(0, np.uint8))]
     for start in range(0, len(rows), ROWS_AT_ONCE):
         part = rows[start : start + ROWS_AT_ONCE]
@@ -95,3 +98,10 @@ def agreeing_rows(
         best = np.sort(np.argsort(-equals.astype(np.int16), kind="stable")[:most])
         kept, places = kept[best], places[best]
     return Candidates(rows=kept, places=places, cut=cut)
+
+
+def _fixed(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a read-only view: one kind of array for the kernels, mapped or not."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
