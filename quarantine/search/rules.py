@@ -214,11 +214,12 @@ BUILT_IN: tuple[Rule, ...] = (
         name="markup",
         family="markup",
         measure=measures.column(Feature.MARKUP),
-        line=0.06,
+        line=0.1,
         reason="{value:.1%} of the characters are angle brackets (line {line:.1%})",
         spans=where.markup_spans,
         gate=_SOME_TEXT,
         ceiling=1.0,
+        version=2,
     ),
     Rule(
         name="mojibake",
