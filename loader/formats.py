@@ -33,7 +33,7 @@ def parse_json(data: bytes, *, where: str) -> dict[str, Any]:
     """
     try:
         value = json.loads(data)
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also thousands of digits, or of brackets
         raise FormatError(f"{where} is not valid JSON ({error}); restore it from a copy") from error
     if not isinstance(value, dict):
         raise FormatError(f"{where} holds a {type(value).__name__}, not a JSON object")

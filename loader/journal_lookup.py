@@ -1,4 +1,4 @@
-"""Finding one step in journals that nobody has ingested, by bisection over byte offsets.
+"""Finding journals by name, and one step in those that nobody has ingested, by bisection.
 
 The delivered records of a journal come in the order of their steps, so a journal of gigabytes is
 searched in about twenty short reads.
@@ -17,6 +17,11 @@ NEAR = 1 << 20
 PROBE = 256 << 10
 
 
+def journal_name(piece: int, rank: int, replica: int) -> str:
+    """Return the file name of the journal of one process in one piece."""
+    return f"p{piece:06d}-r{rank:05d}-x{replica:03d}.swj"
+
+
 def find_step(path: Path, step: int, start: int = 0) -> DeliveredRecord | None:
     """Return what the journal at `path` records as delivered for `step` after byte `start`.
 
@@ -27,7 +32,10 @@ def find_step(path: Path, step: int, start: int = 0) -> DeliveredRecord | None:
     first = _near(path, step, start)
     for part in iter_journal(path, first, chunk=NEAR):
         for frame in part.frames:
-            if frame.kind == Kind.DELIVERED and frame.step >= step:
+            if frame.kind != Kind.DELIVERED or frame.step < step:
+                continue
+            # A record of another process, in a journal that was renamed, is damage.
+            if path.name == journal_name(frame.piece, frame.rank, frame.replica):
                 return delivered(frame) if frame.step == step else None
     return None
 

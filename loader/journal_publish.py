@@ -15,6 +15,7 @@ from .errors import IntegrityError, NotFound
 from .files import exclusive_lock, publish_new, sync_directory, write_atomic
 from .formats import parse_json
 from .journal import iter_journal
+from .journal_lookup import journal_name
 from .journal_store import ObjectStore
 from .pieces import Piece, piece_path
 from .revision import Revision
@@ -164,8 +165,8 @@ def mirror(store: ObjectStore, run: Path) -> int:
         for piece in _mirror_pieces(store, run):
             for rank in range(piece.dp_size):
                 for replica in range(piece.replicas):
-                    journal = f"p{piece.piece:06d}-r{rank:05d}-x{replica:03d}"
-                    gained += _mirror_journal(store, run / "journal" / f"{journal}.swj")
+                    name = journal_name(piece.piece, rank, replica)
+                    gained += _mirror_journal(store, run / "journal" / name)
         _mirror_revisions(store, run)
         _mirror_head(store, run / "head.log")
     return gained

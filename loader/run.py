@@ -16,6 +16,7 @@ from .files import exclusive_lock
 from .head import Head, append_head, read_heads
 from .journal import JournalWriter
 from .journal_frame import Kind
+from .journal_lookup import journal_name
 from .journal_publish import SegmentPublisher, publish_run_files
 from .journal_store import ObjectStore
 from .lineage import Span, lineage
@@ -151,7 +152,7 @@ class Run:
 
     def journal_path(self, piece: int, rank: int, replica: int = 0) -> Path:
         """Return the journal file of one process in one piece."""
-        return self.path / "journal" / f"p{piece:06d}-r{rank:05d}-x{replica:03d}.swj"
+        return self.path / "journal" / journal_name(piece, rank, replica)
 
     def journals(self) -> tuple[Path, ...]:
         """Return the journal files that exist, ordered by piece, rank and replica."""

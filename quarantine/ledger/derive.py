@@ -123,7 +123,11 @@ class Deriver:
     def _without(self, exclusion: Exclusion, blocks: tuple[int, ...]) -> Exclusion:
         """Return `exclusion` with the documents of `blocks` blanked; their positions stay."""
         first = self._layout.geometry.first_document
-        docs = [np.arange(first[block], first[block + 1], dtype=np.int64) for block in blocks]
+        docs = [
+            np.arange(first[block], first[block + 1], dtype=np.int64)
+            for block in blocks
+            if 0 <= block < len(first) - 1
+        ]
         known = exclusion.revision
         wider = Exclusion(known, plan_id=self.plan.plan_id, mode=exclusion.mode)
         wider.documents = np.union1d(known.documents, concatenate(docs))

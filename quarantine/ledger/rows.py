@@ -15,6 +15,7 @@ from ...loader.arrays import Int64Array
 from ...loader.errors import FormatError
 from ...loader.formats import canonical_json
 from ...loader.journal_frame import Frame, Kind
+from ...loader.journal_lookup import journal_name
 from ...loader.records import DeliveredRecord, delivered, finite_json, note, position_runs
 
 BIG, TEXT, REAL = pa.int64(), pa.string(), pa.float64()
@@ -77,6 +78,7 @@ class Rows:
         try:
             if frame.step > _LARGEST:
                 raise FormatError(f"step {frame.step} is over 2^63 - 1")
+            _check_place(journal, frame)
             self._add(frame)
         except (
             FormatError,
@@ -116,8 +118,10 @@ class Rows:
             if add is None:
                 raise FormatError(f"kind {frame.kind} is unknown to this release")
             table, rows = add(dict(note(frame).values))
+            for row in rows:
+                _check_texts(row)
             who = _who(frame) if "replica" in TABLES[table].names else _rank(frame)
-            self.small[table] += [{**who, **row, "time_ns": frame.time_ns} for row in rows]
+            self.small[table] += [{**who, **row, "time_ns": _time(frame)} for row in rows]
 
     def _add_delivered(self, frame: Frame) -> None:
         record = delivered(frame)
@@ -138,12 +142,32 @@ class Rows:
                 "blanked_tokens": record.blanked_tokens,
                 "mode": record.mode,
                 "record": record.record,
-                "time_ns": frame.time_ns,
+                "time_ns": _time(frame),
             }
         )
         if record.replica == 0:
             self.records.append(record)
             self.ids += len(record.doc)
+
+
+def _check_place(journal: str, frame: Frame) -> None:
+    """Refuse a record of another process: a journal that was copied or renamed."""
+    if journal != journal_name(frame.piece, frame.rank, frame.replica):
+        raise FormatError(
+            f"it is of piece {frame.piece}, rank {frame.rank}, replica {frame.replica}"
+        )
+
+
+def _time(frame: Frame) -> int:
+    """Return the time of `frame`, which a broken clock may have put behind the year 2262."""
+    return min(frame.time_ns, _LARGEST)
+
+
+def _check_texts(row: Mapping[str, Any]) -> None:
+    """Refuse half of a surrogate pair, which JSON can spell and no table can hold."""
+    for value in row.values():
+        if isinstance(value, str):
+            value.encode()
 
 
 def _check_signs(record: DeliveredRecord) -> None:

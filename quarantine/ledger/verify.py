@@ -154,8 +154,9 @@ def padding_of(piece: Piece, step: int, samples: Sequence[int]) -> list[int]:
 def lost_blocks(database: Database, piece: int, rank: int, step: int) -> tuple[int, ...]:
     """Return the blocks that `rank` could not read in `piece` up to `step`, and masked."""
     rows = database.rows(
-        "SELECT DISTINCT (content->>'block')::BIGINT AS block FROM events WHERE piece = ? "
-        "AND rank = ? AND step <= ? AND event = 'corrupt_block' ORDER BY block",
+        "SELECT DISTINCT TRY_CAST(content->>'block' AS BIGINT) AS block FROM events "
+        "WHERE piece = ? AND rank = ? AND step <= ? AND event = 'corrupt_block' "
+        "AND block IS NOT NULL ORDER BY block",
         [piece, rank, step],
     )
     return tuple(int(block) for (block,) in rows)
