@@ -76,6 +76,21 @@ def test_update_ratios_are_those_of_the_step(model: Model, probes: Probes) -> No
     assert values["update_ratio/head"] == pytest.approx(true, rel=1e-4)
 
 
+def test_activations_and_what_a_layer_adds_to_the_residual_stream(
+    model: Model, probes: Probes
+) -> None:
+    seen: dict[str, Tensor] = {}
+    model.blocks[1].register_forward_hook(
+        lambda module, args, output: seen.update(given=args[0].detach(), out=output.detach())
+    )
+    values = trained(model, probes, 2)
+
+    added = seen["out"] - seen["given"]
+    assert values["activation/blocks.1"] == pytest.approx(float(seen["out"].square().mean().sqrt()))
+    assert values["residual/blocks.1"] == pytest.approx(float(added.square().mean().sqrt()))
+    assert "residual/embed" not in values
+
+
 def test_rows_with_tiny_second_moments_that_leap_are_seen(model: Model, probes: Probes) -> None:
     for step in range(1, 6):
         trained(model, probes, step)
@@ -150,15 +165,26 @@ def test_attention_can_be_reported_by_the_model(probes: Probes) -> None:
     assert probes.values()["attention_logit/blocks.7"] == pytest.approx(plain(q, k), rel=1e-5)
 
 
-def test_a_compiled_model_is_probed_as_far_as_it_can_be(model: Model) -> None:
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    probes = Probes(model, optimizer, every=1)
-    compiled: Any = torch.compile(model, backend="eager")
+def test_a_compiled_model_is_probed_alike_and_compiled_once(model: Model) -> None:
+    graphs: list[Any] = []
 
-    values = trained(compiled, probes, 1)
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
 
-    assert values["grad_norm/head"] > 0
-    assert "attention_logit" in probes.unavailable or "attention_logit/blocks.0" in values
+    probes = Probes(model, torch.optim.AdamW(model.parameters(), lr=1e-3), every=1)
+    compiled: Any = torch.compile(model, backend=backend)
+    values = [trained(compiled, probes, step) for step in (1, 2, 3)]
+    plain_model = Model()
+    plain_probes = Probes(
+        plain_model, torch.optim.AdamW(plain_model.parameters(), lr=1e-3), every=1
+    )
+    true = trained(plain_model, plain_probes, 1)
+
+    assert len(graphs) == 1
+    for name in ("attention_logit/blocks.0", "grad_norm/head", "activation/blocks.1"):
+        assert values[0][name] == pytest.approx(true[name], rel=1e-4)
+        assert name in values[2]
 
 
 def test_one_flipped_bit_changes_the_checksum(model: Model) -> None:

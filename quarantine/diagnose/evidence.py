@@ -127,7 +127,7 @@ class Evidence:
 
 
 # Signals of a layer, "signal/LAYER"; shares and losses of a source look alike and are none.
-LAYERED = ("grad_norm", "update_ratio", "attention_logit", "activation")
+LAYERED = ("grad_norm", "update_ratio", "attention_logit", "activation", "residual")
 
 
 def lead_of(event: Event) -> Lead | None:

@@ -50,6 +50,8 @@ class Probes:
         self._found: dict[str, Tensor] = {}
         self._sampling = False
         self._inside: list[str] = []
+        # One for all steps: a compiled model would be compiled anew for each other one.
+        self._intercepted = intercept(self._attended)
         for name, layer in self._layers.items():
             layer.register_forward_pre_hook(self._enter(name))
             layer.register_forward_hook(self._leave(name))
@@ -68,7 +70,7 @@ class Probes:
             yield
             return
         with ExitStack() as stack:
-            stack.enter_context(intercept(self._attended))
+            stack.enter_context(self._intercepted)
             before = self._weights()
             yield
             self._updates(before)
@@ -147,9 +149,13 @@ class Probes:
             if self._inside and self._inside[-1] == name:
                 self._inside.pop()
             tensor = output[0] if isinstance(output, tuple) else output
-            if hasattr(tensor, "detach"):
-                size = tensor.detach().float().square().mean().sqrt()
-                self._keep(f"activation/{name}", _whole(size))
+            if not hasattr(tensor, "detach"):
+                return
+            self._keep(f"activation/{name}", _root_mean_square(tensor))
+            given = args[0] if args else None
+            if getattr(given, "shape", None) == tensor.shape and given.dtype.is_floating_point:
+                # What the layer adds to the residual stream that runs through it.
+                self._keep(f"residual/{name}", _root_mean_square(tensor.detach() - given.detach()))
 
         return hook
 
@@ -207,6 +213,10 @@ def find_layers(model: nn.Module) -> dict[str, nn.Module]:
         if listed or kind == "Embedding" or (kind == "Linear" and not parent):
             found[name] = module
     return found
+
+
+def _root_mean_square(tensor: Tensor) -> Tensor:
+    return _whole(tensor.detach().float().square().mean().sqrt())
 
 
 def _root_of_squares(norms: list[Tensor]) -> Tensor:
