@@ -110,9 +110,8 @@ def read_document(
     # One loop, no call in it that would spill its state and count references.
     classes, spaces, _, _, cells, odd = tables
     words, word_lengths, lines, line_lengths, gaps = reading
-    one, none, previous = U64(1), U64(0), U32(0)
-    h, line, n, m, newlines = none, LINE_SEED, 0, 0, 0
-    word_start = line_start = i = start
+    one, none, previous, n, m, newlines = U64(1), U64(0), U32(0), 0, 0, 0
+    h, line, word_start, line_start, i = none, LINE_SEED, start, start, start
     extra = word_extra = line_extra = none  # continuation bytes: in all, before the word, the line
     while True:
         piece = load64(data, i) if i + U64(8) <= end else load_rest(data, i, end)
@@ -145,8 +144,7 @@ def read_document(
             if length >= ENCODED_WORD:
                 count_long_word(data, word_start, at, length, classes, tally)
             if n < words.size:
-                words[n], word_lengths[n] = h ^ (h >> U64(32)), np.int32(length)
-                n += 1
+                words[n], word_lengths[n], n = h ^ (h >> U64(32)), np.int32(length), n + 1
             line, h = (line ^ h) * PRIME, none
         if at >= end:
             break
