@@ -22,7 +22,7 @@ COMMANDS_LOCK = ".drill.commands.lock"
 DEFAULT = Path("drill-out")
 NEEDED_MB = 60
 """What a drill of the default scale takes on disk, rounded up."""
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds to wait for a command that a killed drill had started."""
 
 

@@ -131,10 +131,10 @@ def _phase(stage: Stage, phase: Phase, title: str, *, number: int, total: int) -
         stage.narrator.phase(number, total, title)
         stage.shell.begin(title)
         found = phase(stage)
+        seconds = time.monotonic() - began
+        stage.state.finish(title, found, seconds=seconds, commands=stage.shell.ran)
     except KeyboardInterrupt as error:
         go_on = command_line(stage.state.identity, stage.directory)
         raise KeyboardInterrupt(
             f"the drill was stopped in its phase {title!r}; to go on: {go_on}"
         ) from error
-    seconds = time.monotonic() - began
-    stage.state.finish(title, found, seconds=seconds, commands=stage.shell.ran)
