@@ -241,7 +241,7 @@ def _print_summary(console: Console, manifest: Manifest) -> None:
     header = manifest.header
     empty = sum(not shard.documents for shard in manifest.shards)
     rows = [
-        ("fingerprint", manifest.fingerprint),
+        ("fingerprint", header.fingerprint),
         ("root", header.root),
         ("column", f"{header.schema.column} ({header.schema.kind})"),
         ("tokenizer", f"{header.tokenizer.name}, vocabulary {header.tokenizer.vocabulary}"),
@@ -251,4 +251,6 @@ def _print_summary(console: Console, manifest: Manifest) -> None:
         ("blocks", str(header.blocks)),
         ("sources", clean(", ".join(header.sources), limit=200)),
     ]
+    if header.parent is not None:
+        rows.append(("in the numbers of", f"{header.parent}, {header.tombstones} documents gone"))
     console.print(table(f"manifest {manifest.path}", ["field", "value"], rows))

@@ -77,13 +77,7 @@ def open_(
     """
     opened = Run.open(run)
     check_outlets(outlets, repository)
-    if onset is None and detected is not None:
-        raise UsageError("--detected goes with --onset; name both, or neither")
-    if onset is not None and not 1 <= onset <= (detected or onset):
-        raise UsageError(
-            f"onset {onset} and detection {detected or onset} are no steps of a spike: the first "
-            "step is 1, and nothing is detected before its onset"
-        )
+    _check_steps(onset, detected)
     if onset is not None and log is None:
         with Ledger.open(opened) as ledger:
             check_reached(opened, ledger.last_step(), onset)
@@ -113,6 +107,16 @@ def open_(
     }
     asked = Asked(run=opened, incident=incident, actor=actor, does=True, as_json=as_json)
     said(asked, done=True, what="opened" + told, facts=found)
+
+
+def _check_steps(onset: int | None, detected: int | None) -> None:
+    if onset is None and detected is not None:
+        raise UsageError("--detected goes with --onset; name both, or neither")
+    if onset is not None and not 1 <= onset <= (detected or onset):
+        raise UsageError(
+            f"onset {onset} and detection {detected or onset} are no steps of a spike: the first "
+            "step is 1, and nothing is detected before its onset"
+        )
 
 
 @click.command()

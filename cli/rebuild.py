@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+import numpy as np
 from rich.console import Console
 
+from ..loader.errors import UsageError
+from ..loader.manifest import Manifest
+from ..loader.rebuilt import rebuilt_manifest
 from ..loader.revision_store import list_revisions
 from ..loader.run import Run
 from ..quarantine.respond.decisions import DecisionLog
@@ -14,6 +18,7 @@ from ..quarantine.respond.filing import attach_rebuild
 from ..quarantine.respond.incident import IncidentStore
 from ..quarantine.respond.rebuild import rebuild as rebuild_corpus
 from ..quarantine.respond.rebuild_plan import condemned_documents
+from ..quarantine.respond.rebuild_report import RebuildReport
 from ..quarantine.respond.revisions import decision_anchors, load_revision
 from .output import acts, emit, json_option, manifest_option, mutation_options, progress, run_option
 from .output import table as output_table
@@ -33,6 +38,11 @@ from .respond_options import actor_option, corpus_of
 @click.option(
     "--only-condemned", is_flag=True, help="Remove what is condemned, not all that is out."
 )
+@click.option(
+    "--keep-order",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Also make this manifest, in which all numbers stay: the run goes on with it.",
+)
 @click.option("--incident", metavar="ID", help="Add the rebuild to this incident's postmortem.")
 @actor_option
 @mutation_options
@@ -44,6 +54,7 @@ def rebuild(
     revision: int | None,
     out: Path,
     only_condemned: bool,
+    keep_order: Path | None,
     incident: str | None,
     actor: str,
     yes: bool,
@@ -55,6 +66,10 @@ def rebuild(
     All that a revision leaves out is taken out, or with --only-condemned what is condemned. It
     can be stopped and started again.
 
+    With --keep-order the run can go on with the rebuilt corpus, in the same order under the same
+    revision or a later one: documents and blocks keep their numbers and lengths. corpus index makes
+    a manifest with an order of its own, for a new run.
+
     Parquet is rewritten row group by row group: codec, metadata, sorting and page index stay.
 
     \b
@@ -62,9 +77,12 @@ def rebuild(
       shardward rebuild --run runs/7b --out corpus-clean --dry-run
       shardward rebuild --run runs/7b --out corpus-clean --yes
       shardward rebuild --run runs/7b --out corpus-clean --incident INC-0001 --yes
+      shardward rebuild --run runs/7b --out corpus-clean --keep-order clean-manifest --yes
       shardward corpus index corpus-clean --out corpus-clean-manifest
     """
     opened = Run.open(run)
+    if keep_order is not None and keep_order.exists():
+        raise UsageError(f"{keep_order} exists, and manifests never change; name a new directory")
     about = None if incident is None else IncidentStore(opened.path).get(incident)
     corpus = corpus_of(opened, manifest)
     number = max(list_revisions(opened.path), default=0) if revision is None else revision
@@ -74,29 +92,39 @@ def rebuild(
     documents = condemned_documents(opened.path, corpus, chosen) if only_condemned else None
     count = len(chosen.documents if documents is None else documents)
     if not acts(yes=yes, dry_run=dry_run):
-        payload = {"done": False, "revision": number, "rows_in": corpus.documents_count}
-        emit(
-            as_json,
-            {**payload, "removed": count},
-            lambda console: console.print(
-                f"would write {corpus.documents_count - count} of {corpus.documents_count} "
-                f"documents to {out}, without the {count} of revision {number}; say --yes to do it"
-            ),
-        )
+        _would(corpus, number, count, out, as_json)
         return
     with progress("rebuilding", total=corpus.documents_count) as advance:
         report = rebuild_corpus(corpus, chosen, out, documents=documents, advance=advance)
+    if keep_order is not None:
+        gone = np.array(report.removed_documents, np.int64)
+        rebuilt_manifest(corpus, out, keep_order, gone=np.unique(gone))
     if about is not None:
         attach_rebuild(about, opened, report, actor=actor)
 
-    def render(console: Console) -> None:
-        names = ("uri", "rows_in", "rows_out", "size")
-        rows = [
-            [*(getattr(shard, name) for name in names), len(shard.removed)]
-            for shard in report.shards
-        ]
-        title = f"{report.rows_in} in, {report.rows_out} out, {report.removed} removed"
-        console.print(output_table(title, (*names, "removed"), rows))
-        console.print(f"next: shardward corpus index {out} --out {out}-manifest")
+    manifest_path = None if keep_order is None else str(keep_order)
+    payload = {"done": True, **report.to_json(), "manifest": manifest_path}
+    emit(as_json, payload, lambda console: _show(console, report, out, keep_order))
 
-    emit(as_json, {"done": True, **report.to_json()}, render)
+
+def _would(corpus: Manifest, revision: int, removed: int, out: Path, as_json: bool) -> None:
+    total = corpus.documents_count
+    payload = {"done": False, "revision": revision, "rows_in": total, "removed": removed}
+    what = (
+        f"would write {total - removed} of {total} documents to {out}, without the {removed} of "
+        f"revision {revision}; say --yes to do it"
+    )
+    emit(as_json, payload, lambda console: console.print(what))
+
+
+def _show(console: Console, report: RebuildReport, out: Path, keep_order: Path | None) -> None:
+    names = ("uri", "rows_in", "rows_out", "size")
+    rows = [
+        [*(getattr(shard, name) for name in names), len(shard.removed)] for shard in report.shards
+    ]
+    title = f"{report.rows_in} in, {report.rows_out} out, {report.removed} removed"
+    console.print(output_table(title, (*names, "removed"), rows))
+    if keep_order is None:
+        console.print(f"next: shardward corpus index {out} --out {out}-manifest")
+    else:
+        console.print(f"next: go on with Manifest.load({str(keep_order)!r})")

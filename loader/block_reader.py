@@ -19,6 +19,7 @@ from .sources import ShardReader, open_shard
 from .sources.columns import string_array, text_block, token_block
 from .sources.opening import join
 from .tokenizers import Tokenizer, tokenizer_of
+from .tombstones import spread_rows, spread_text, spread_tokens
 
 if TYPE_CHECKING:
     from .manifest import Manifest
@@ -48,9 +49,13 @@ class BlockReader:
         """
         raw = self._checked(block)
         is_text = self._manifest.header.schema.kind == "text"
-        data = self.tokenizer.encode(raw) if is_text else raw
+        data = self._spread(block, self.tokenizer.encode(raw) if is_text else raw)
         self._check_lengths(block, data)
         return data
+
+    def stored(self, block: int) -> BlockData:
+        """Return what the shard has of `block`, checked: bytes of text, or token ids."""
+        return self._checked(block)
 
     def as_found(self, block: int) -> BlockData:
         """Return the tokens that the shard has in the place of `block`, whatever was indexed.
@@ -61,7 +66,7 @@ class BlockReader:
         """
         raw = self._decoded(block)
         is_text = self._manifest.header.schema.kind == "text"
-        return self.tokenizer.encode(raw) if is_text else raw
+        return self._spread(block, self.tokenizer.encode(raw) if is_text else raw)
 
     def text(self, block: int) -> pa.Array:
         """Return the checked text of `block` as a large_string array."""
@@ -69,7 +74,8 @@ class BlockReader:
             raise CorpusError(
                 "this corpus holds token ids and no text; index a text column to search in it"
             )
-        return string_array(self._checked(block))
+        found, alive = string_array(self._checked(block)), self._manifest.alive(block)
+        return found if alive is None else spread_text(found, alive)
 
     def documents(self, docs: Int64Array, columns: Sequence[str]) -> pa.Table:
         """Return rows in the order of `docs`; see `Manifest.documents`."""
@@ -86,13 +92,22 @@ class BlockReader:
         return pa.concat_tables(parts).take(pa.array(back))
 
     def raw(self, block: int, columns: Sequence[str]) -> pa.Table:
-        """Return columns of `block` as the shard has them.
+        """Return columns of `block` as the shard has them, null for a tombstone.
 
         Raises:
             CorruptBlock: the shard cannot be read or has another number of rows there.
             UnreachableShard: the store does not hand it out.
         """
+        found, alive = self._survivors(block, columns), self._manifest.alive(block)
+        return found if alive is None else spread_rows(found, alive)
+
+    def _survivors(self, block: int, columns: Sequence[str]) -> pa.Table:
+        """Return the rows that the shard has of `block`; errors as in `raw`."""
         span, shard = self._manifest.span(block), self._manifest.shard_of(block)
+        alive = self._manifest.alive(block)
+        rows = span.documents if alive is None else int(alive.sum())
+        if not rows:
+            return self._nothing(columns)
         try:
             table = self._shard(shard).read(span, columns)
         except UnreachableShard:
@@ -101,12 +116,28 @@ class BlockReader:
         except CorpusError as error:
             self._forget(shard)
             raise CorruptBlock(str(error)) from error
-        if table.num_rows != span.documents:
+        if table.num_rows != rows:
             raise CorruptBlock(
                 f"shard {shard.uri} block {span.index} has {table.num_rows} documents, the "
-                f"manifest says {span.documents}; restore the shard or index the corpus anew"
+                f"manifest says {rows}; restore the shard or index the corpus anew"
             )
         return table
+
+    def _nothing(self, columns: Sequence[str]) -> pa.Table:
+        """Return no rows, for a block of which nothing survived and which no shard has."""
+        schema = self._manifest.header.schema
+        tokens = pa.large_list(pa.int64()) if schema.kind == "tokens" else pa.large_string()
+        kinds = {name: tokens if name == schema.column else pa.string() for name in columns}
+        return pa.schema(list(kinds.items())).empty_table()
+
+    def _spread(self, block: int, data: BlockData) -> BlockData:
+        """Return the tokens of the survivors in the places that all documents had."""
+        alive = self._manifest.alive(block)
+        if alive is None:
+            return data
+        low, high = self._manifest.geometry().first_document[block : block + 2]
+        lengths = self._manifest.lengths(int(low), int(high))
+        return spread_tokens(data, alive, lengths, self._manifest.header.tokenizer.pad)
 
     def _checked(self, block: int) -> BlockData:
         try:
@@ -120,7 +151,7 @@ class BlockReader:
 
     def _decoded(self, block: int) -> BlockData:
         header = self._manifest.header
-        column = self.raw(block, [header.schema.column])[header.schema.column]
+        column = self._survivors(block, [header.schema.column])[header.schema.column]
         place, first = self._place(block)
         try:
             if header.schema.kind == "text":

@@ -26,6 +26,8 @@ class HeldOutDocument:
 def held_out(manifest: Manifest, plan: Plan) -> Iterator[HeldOutDocument]:
     """Yield the plan's hold-out in manifest order; only the blocks that have some are read.
 
+    Of a rebuilt corpus, what was removed is left out.
+
     Raises:
         MismatchError: the plan is for another manifest.
     """
@@ -37,7 +39,7 @@ def held_out(manifest: Manifest, plan: Plan) -> Iterator[HeldOutDocument]:
     if plan.holdout is None:
         return
     geometry, names = manifest.geometry(), manifest.source_names
-    docs = plan.holdout.members(geometry.documents)
+    docs = np.setdiff1d(plan.holdout.members(geometry.documents), manifest.tombstones)
     blocks = geometry.block_of(docs)
     for block in np.unique(blocks):
         data, first = manifest.open_block(int(block)), int(geometry.first_document[block])

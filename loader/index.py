@@ -93,14 +93,14 @@ def build_manifest(
     refuse_unfinished(join(root, uri) for uri in uris)
     encoder = resolve_tokenizer(tokenizer)
     columns = Columns(value=column, id=id_column, source=source_column)
-    with full_disk_named(target), _published(target) as building:
+    with full_disk_named(target), published(target) as building:
         totals = _scan_all(root, uris, columns, encoder=encoder, building=building, advance=advance)
         _write_header(building, root, columns, encoder, totals)
     return Manifest.load(target)
 
 
 @contextmanager
-def _published(target: Path) -> Iterator[Path]:
+def published(target: Path) -> Iterator[Path]:
     """Yield a temporary directory that becomes `target` when the block succeeds."""
     target.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from .arrays import Int64Array, UInt16Array, UInt32Array
+from .arrays import BoolArray, Int64Array, UInt16Array, UInt32Array
 from .block_reader import BlockReader
 from .blocks import BlockData
 from .errors import CorpusError, IntegrityError, NotFound
@@ -21,6 +21,7 @@ from .manifest_format import (
     BLOCKS,
     SHARDS,
     SOURCES,
+    TOMBSTONES,
     Header,
     Shard,
     file_digest,
@@ -95,7 +96,7 @@ class Manifest:
         """
         directory = Path(path)
         header = read_header(directory)
-        for name in (SHARDS, BLOCKS):
+        for name in (SHARDS, BLOCKS, *([TOMBSTONES] if header.tombstones else [])):
             _check_table(directory / name, header.tables.get(name))
         for name in (SOURCES, lengths_name(header.tokenizer)):
             if header.documents <= HASHED_SIDECARS:
@@ -107,8 +108,31 @@ class Manifest:
 
     @property
     def fingerprint(self) -> str:
-        """Identity of the corpus, 64 hex digits; the same wherever it lies."""
-        return self.header.fingerprint
+        """Identity of the corpus, 64 hex digits; the same wherever it lies.
+
+        It says what the number of a document means, so a rebuilt manifest has that of its parent:
+        plans, cursors, revisions and records of the parent go on with it.
+        """
+        return self.header.parent or self.header.fingerprint
+
+    @cached_property
+    def tombstones(self) -> Int64Array:
+        """Sorted documents of a rebuilt corpus whose content is gone."""
+        if not self.header.tombstones:
+            return np.empty(0, np.int64)
+        found = np.frombuffer((self.path / TOMBSTONES).read_bytes(), "<i8")
+        return found.astype(np.int64, copy=False)
+
+    def alive(self, block: int) -> BoolArray | None:
+        """Return which documents of `block` have content, or None where all have."""
+        low, high = (int(edge) for edge in self._geometry.first_document[block : block + 2])
+        gone = self.tombstones
+        start, end = np.searchsorted(gone, (low, high))
+        if start == end:
+            return None
+        alive = np.ones(high - low, np.bool_)
+        alive[gone[start:end] - low] = False
+        return alive
 
     @property
     def documents_count(self) -> int:

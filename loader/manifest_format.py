@@ -25,6 +25,8 @@ HEADER = "manifest.json"
 SHARDS = "shards.arrow"
 BLOCKS = "blocks.arrow"
 SOURCES = "sources.u16"
+TOMBSTONES = "tombstones.i64"
+"""Sorted ordinals, in a rebuilt manifest alone, of the documents whose content is gone."""
 
 SHARD_SCHEMA = pa.schema(
     [
@@ -112,7 +114,9 @@ class Header:
         root: directory or URL that shard URIs are relative to.
         tokens: of all documents, separators not counted.
         sources: names that the codes of `sources.u16` stand for.
-        parent: fingerprint of the manifest it was rebuilt from, or None.
+        parent: fingerprint of the manifest whose numbers of documents and blocks it keeps, for a
+            rebuilt corpus, or None.
+        tombstones: documents that keep their number and length and have no content.
         tables: file name → xxh3-128 of its bytes, 32 hex digits.
     """
 

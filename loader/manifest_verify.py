@@ -44,6 +44,8 @@ def _own_files(manifest: Manifest) -> Iterator[Problem]:
 
 
 def _shard_problems(manifest: Manifest, shard: Shard) -> Iterator[Problem]:
+    if not shard.size and manifest.header.tombstones:
+        return  # nothing of it survived the rebuild, so there is no file
     try:
         size, digest = file_facts(shard.uri, join(manifest.root, shard.uri))
     except CorpusError as error:

@@ -34,6 +34,7 @@ from .stream_load import (
     check_options,
     check_place,
     check_plan,
+    check_tombstones,
     check_window_bytes,
     load_cursor,
     load_loader_revision,
@@ -119,6 +120,7 @@ class ShardLoader:
         check_plan(manifest, plan, run)
         loaded = load_cursor(cursor, plan)
         chosen = load_loader_revision(revision, loaded, plan, run)
+        check_tombstones(manifest, chosen)
         self.manifest, self.plan, self.run = manifest, plan, run
         self.topology, self.micros = topology or Topology(), micros
         self._source = StepSource(

@@ -133,6 +133,21 @@ def load_cursor(cursor: Cursor | Mapping[str, Any] | None, plan: Plan) -> Cursor
     return loaded
 
 
+def check_tombstones(manifest: Manifest, revision: Revision) -> None:
+    """Refuse a rebuilt corpus under a revision that still trains on what was removed from it.
+
+    Raises:
+        MismatchError: naming the first such document and the remedy.
+    """
+    missing = np.setdiff1d(manifest.tombstones, revision.documents)
+    if missing.size:
+        raise MismatchError(
+            f"document {int(missing[0])} was removed when the corpus was rebuilt, and revision "
+            f"{revision.number} does not leave it out ({missing.size} such documents); load the "
+            "manifest it was rebuilt from, or a revision that leaves them out"
+        )
+
+
 def load_loader_revision(
     revision: Revision | int | None, cursor: Cursor, plan: Plan, run: Run | None
 ) -> Revision:

@@ -67,6 +67,7 @@ def rebuild(
 
     Raises:
         MismatchError: the revision is for another corpus, or `out` holds another rebuild.
+        UsageError: the corpus is itself a rebuilt one.
         IntegrityError: a document is not the one that was excluded, or a written shard is wrong.
         CorpusError: a shard cannot be read.
     """
@@ -74,6 +75,11 @@ def rebuild(
         raise MismatchError(
             f"revision {revision.number} is for corpus {revision.manifest[:12]}, this one is "
             f"{manifest.fingerprint[:12]}; rebuild the corpus the revision was made for"
+        )
+    if manifest.header.tombstones:
+        raise UsageError(
+            f"{manifest.path} is of a rebuilt corpus, from which documents are missing; rebuild "
+            "the corpus that it was rebuilt from, with --manifest of that"
         )
     gone = revision.documents if documents is None else np.unique(documents)
     _check_subset(gone, revision)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...loader.manifest import Manifest
-    from .status import Entry
+    from .status import Documents, Entry
 
 __all__ = [
     "build_revision",
@@ -83,14 +83,26 @@ def build_revision(
         parent=parent.digest,
         manifest=manifest.fingerprint,
         documents=documents,
-        hashes=b"".join(
-            content_hashes(manifest, documents, unreadable=unreadable_documents(entries))
-        ),
+        hashes=_hashes(manifest, documents, entries, parent),
         skips=skips,
         decisions_head=head.digest if head.count else None,
         decisions_count=head.count,
         created=(now or datetime.now(UTC)).isoformat(timespec="seconds"),
     )
+
+
+def _hashes(
+    manifest: Manifest, documents: Documents, entries: Sequence[Entry], parent: Revision
+) -> bytes:
+    """Return the content hashes of `documents`; those of tombstones are what the parent knows."""
+    found = content_hashes(manifest, documents, unreadable=unreadable_documents(entries))
+    gone = np.intersect1d(documents, manifest.tombstones)
+    places = np.searchsorted(documents, gone)
+    for doc, place in zip(gone.tolist(), places.tolist(), strict=True):
+        known = int(np.searchsorted(parent.documents, doc))
+        if known < parent.documents.size and parent.documents[known] == doc:
+            found[place] = parent.hashes[16 * known : 16 * (known + 1)]
+    return b"".join(found)
 
 
 def publish_revision(
