@@ -150,7 +150,7 @@ class Trainer:
     def evaluate(self, heldout: Mapping[str, NDArray[np.int64]]) -> dict[str, float]:
         """Return the held-out loss by source; values are int64[n, seq_len] tokens."""
         return {
-            f"heldout/{name}": float(token_losses(self.model, torch.from_numpy(tokens)).mean())
+            f"heldout_loss/{name}": float(token_losses(self.model, torch.from_numpy(tokens)).mean())
             for name, tokens in heldout.items()
         }
 
