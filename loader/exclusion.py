@@ -52,8 +52,9 @@ class Exclusion:
         self, table: WindowTable, segments: Segments, positions: Int64Array, epoch: int
     ) -> BoolArray:
         """Return which segments of the samples at `positions` must not reach the trainer."""
-        skipped = self.skipped(positions, epoch)
-        blanked: BoolArray = members(segments.doc, self._inside(table)) | skipped[segments.sample]
+        blanked = members(segments.doc, self._inside(table))
+        if epoch in self._skips:
+            blanked |= self.skipped(positions, epoch)[segments.sample]
         return blanked
 
     def skipped(self, positions: Int64Array, epoch: int) -> BoolArray:

@@ -97,8 +97,12 @@ def document_spans(
     offsets = np.concatenate(
         [*(block.offsets for block in blocks if block is not None), np.zeros(1, np.int64)]
     )
+    at = first[slots] + rows
+    if all(block is not None for block in blocks):
+        base = offsets[at]
+        return base, offsets[at + 1] - base
     lost = np.array([block is None for block in blocks], dtype=np.bool_)[slots]
-    at = np.where(lost, 0, first[slots] + rows)
+    at = np.where(lost, 0, at)
     base = offsets[at]
     size = np.where(lost, 0, offsets[np.minimum(at + 1, offsets.size - 1)] - base)
     return base, size

@@ -61,7 +61,7 @@ class Window:
         self.partial = any(block is None for block in blocks)
         if self.partial:
             blanked |= np.array([block is None for block in blocks])[slots]
-        inside = _without_lookahead(reaching, plan.seq_len)
+        inside = _without_lookahead(reaching, plan.seq_len) if plan.lookahead else reaching
         kept = ~blanked & (inside.end > inside.start)
         self.segments = inside if kept.all() else inside.select(kept)
         self.sources = _codes(codes, slots[kept], rows[kept])
