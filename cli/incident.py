@@ -14,6 +14,7 @@ from ..quarantine.respond.filing import write_report
 from ..quarantine.respond.incident import Incident, IncidentStore
 from ..quarantine.respond.operations import branch_of_spike
 from ..quarantine.respond.outlets import deliver as deliver_outbox
+from ..quarantine.respond.outlets import outbox
 from ..quarantine.respond.report import describe, outcome
 from ..quarantine.respond.situation import next_command, pace_of, situation
 from ..quarantine.respond.stability import COLUMNS, as_csv, as_markdown
@@ -26,7 +27,7 @@ from .incident_exits import EXITS
 from .incident_look import LOOK
 from .incident_options import find
 from .incident_trial import trial
-from .output import emit, json_option, run_option, table
+from .output import acts, emit, json_option, mutation_options, run_option, table
 
 
 @click.group()
@@ -187,24 +188,33 @@ def stability_log(*, run: Path, form: str, as_json: bool) -> None:
 @incident.command()
 @click.argument("incident_id", metavar="ID")
 @run_option
+@mutation_options
 @json_option
 @click.pass_context
-def deliver(ctx: click.Context, *, incident_id: str, run: Path, as_json: bool) -> None:
+def deliver(
+    ctx: click.Context, *, incident_id: str, run: Path, yes: bool, dry_run: bool, as_json: bool
+) -> None:
     """Send again what receivers did not take; exit 1 while something is left.
+
+    Without --yes the messages and what became of them are shown.
 
     \b
     Examples:
       shardward incident deliver INC-0001 --run runs/7b
+      shardward incident deliver INC-0001 --run runs/7b --yes
     """
     _, found = find(run, incident_id)
-    sent = deliver_outbox(found)
+    act = acts(yes=yes, dry_run=dry_run)
+    sent = deliver_outbox(found) if act else outbox(found)
 
     def render(out: Console) -> None:
-        rows = [[each.outlet, each.state, each.reply] for each in sent]
-        out.print(table("Outbox", ("outlet", "state", "reply"), rows))
+        rows = [[each.outlet, each.state, each.tries, each.reply] for each in sent]
+        out.print(table("Outbox", ("outlet", "state", "tries", "reply"), rows))
+        if not act and any(each.state != "delivered" for each in sent):
+            out.print("say --yes to send what is left")
 
-    emit(as_json, {"sent": sent}, render)
-    if any(each.state != "delivered" for each in sent):
+    emit(as_json, {"done": act, "sent": sent}, render)
+    if act and any(each.state != "delivered" for each in sent):
         ctx.exit(1)
 
 

@@ -11,6 +11,7 @@ from helpers_incident import Desk
 from helpers_outlets import Receiver, secrets
 from helpers_respond import make_corpus
 
+from shardward.quarantine.respond import sending
 from shardward.quarantine.respond.decisions import DecisionLog
 from shardward.quarantine.respond.incident import IncidentStore
 from shardward.quarantine.respond.scopes import Scope
@@ -83,3 +84,27 @@ def test_a_skip_that_was_undone_can_be_made_again(desk: Desk) -> None:
     desk.type(*skip)
 
     assert len(active_skips(log.entries())) == 1
+
+
+def test_a_page_while_the_receiver_is_down_is_kept_and_delivered_first(
+    desk: Desk, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "PAUSES", (0.0, 0.0))
+    env = secrets(receiver)
+    receiver.answers = [(503, {})]
+    opened = desk.type("open", "--onset", "60", "--to", "pagerduty", "--yes", env=env)
+    assert (opened.exit_code, "pagerduty: pending" in opened.output) == (0, True)
+    assert desk.json("show", "INC-0001")["state"] == "opened"
+
+    waiting = desk.type("deliver", "INC-0001", env=env)
+    left = desk.type("deliver", "INC-0001", "--yes", env=env)
+    assert "say --yes to send what is left" in waiting.output
+    assert (waiting.exit_code, left.exit_code) == (0, 1)
+    receiver.answers = [(200, {})]
+    receiver.requests.clear()
+    desk.json("dismiss", "INC-0001", "--reason", "the logger restarted", "--yes")
+    desk.type("file", "INC-0001", "--to", "pagerduty", "--yes", env=env)
+    done = desk.type("deliver", "INC-0001", "--yes", env=env)
+
+    assert done.exit_code == 0
+    assert [b["event_action"] for b in receiver.bodies] == ["trigger", "resolve"]

@@ -34,6 +34,7 @@ __all__ = [
     "check_outlets",
     "deliver",
     "incident_message",
+    "outbox",
     "page_message",
     "post",
 ]
@@ -180,6 +181,12 @@ def deliver(
             for delivery in _deliver_lane(lane, environment, transport, pause)
         ]
     return sorted(sent, key=lambda delivery: delivery.name)
+
+
+def outbox(incident: Incident) -> list[Delivery]:
+    """Return every message kept for the incident and what is known of it; nothing is sent."""
+    paths = sorted((incident.path / OUTBOX).glob("*.message.json"))
+    return [kept.delivery(kept.state, kept.reply) for kept in map(_read, paths)]
 
 
 @dataclass(frozen=True, slots=True)
