@@ -96,7 +96,7 @@ def decide(
     payload = _decided(decision, done)
     if preview is not None:
         payload["preview"] = preview.to_json()
-    what = clean(decision.scope.describe(), limit=200)
+    what = clean(_about(decision), limit=240)
 
     def render(out: Console) -> None:
         if done is None:
@@ -131,6 +131,14 @@ def _show_preview(out: Console, preview: Preview) -> None:
             for s in difference.skips_added
         ]
         out.print(table(title, ("what", "how much"), facts))
+
+
+def _about(decision: Decision) -> str:
+    """Return what is decided about, with the number of documents where the scope was resolved."""
+    scope = decision.scope
+    if len(scope.documents) == 1 or not scope.documents:
+        return scope.describe()
+    return f"{scope.describe()}: {len(scope.documents)} documents"
 
 
 def _decided(decision: Decision, done: Appended | None) -> dict[str, Any]:

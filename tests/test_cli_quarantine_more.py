@@ -194,3 +194,9 @@ def test_an_incident_anchors_the_log_too(desk: Desk) -> None:
     assert "INC-0001 open was made when the log held 1 decisions, it now holds none" in (
         result.stderr
     )
+
+
+def test_a_bulk_decision_is_shown_with_its_count_before_it_is_made(desk: Desk) -> None:
+    shown = desk.type("bulk", "--source", "de", "--reason", "stubs", "--dry-run")
+
+    assert "20 documents; say --yes" in shown.output
