@@ -129,12 +129,9 @@ def ask_the_record(stage: Stage) -> Json:
         [("quarantine", "log", *run), ("incident", "stability-log", *run)]
     )
     query = " UNION ALL ".join(
-        ["(SELECT NULL AS digest WHERE false)"]
-        + [
-            f"({what.format(where=_where(timeline, piece))})"
-            for piece in _roles(timeline)
-            for what in (ORDERED, SIGNALS)
-        ]
+        f"({what.format(where=_where(timeline, piece))})"
+        for piece in _roles(timeline)
+        for what in (ORDERED, SIGNALS)
     )
     rows = stage.shell.ask("ledger", "sql", query, *run)["rows"]
     return {
@@ -156,21 +153,23 @@ def _timeless(decisions: Sequence[Json]) -> list[Json]:
 
 def _timeline(stage: Stage) -> dict[int, Json]:
     rows = stage.shell.ask("ledger", "timeline", *stage.run)["rows"]
-    return {int(row["piece"]): row for row in rows}
+    return {int(row["piece"]): row for row in sorted(rows, key=lambda row: int(row["piece"]))}
 
 
 def _roles(timeline: dict[int, Json]) -> list[int]:
-    """Return the last piece of each branch that counts: the first run, the trial, the resumed.
+    """Return the last piece of each branch that counts: the first run, the trial, the resumed run.
 
     A piece that was cut short, and gone on from, is part of the branch of the one after it.
     """
-    pieces = sorted(timeline)
-    rewound = [piece for piece in pieces if timeline[piece]["reason"] == "rewind"]
-    trials = [piece for piece in pieces if timeline[piece]["reason"] == "trial"]
-    first = [
-        piece for piece in pieces if piece not in trials and piece < min(rewound, default=10**9)
-    ]
-    return [first[-1], *trials[-1:], *([pieces[-1]] if rewound else [])]
+    trials = [piece for piece in timeline if timeline[piece]["reason"] == "trial"]
+    runs = [piece for piece in timeline if piece not in trials]
+    back = next((piece for piece in runs if timeline[piece]["reason"] == "rewind"), max(runs) + 1)
+    branches = (
+        [piece for piece in runs if piece < back],
+        trials,
+        [piece for piece in runs if piece >= back],
+    )
+    return [branch[-1] for branch in branches if branch]
 
 
 def _where(timeline: dict[int, Json], piece: int) -> str:

@@ -138,13 +138,12 @@ def quarantine(stage: Stage) -> Json:
     for family, docs in _by_name(relatives).items():
         _add(stage, led, known, f"relative of {family}", docs)
     shards = _audit(stage, led, known, found)
-    skipped = led.act("skip")
-    if skipped:
-        stage.narrator.say(
-            f"revision {skipped['revision']} leaves out {skipped['documents']} documents"
-        )
+    skipped = led.act("skip") or led.summary("skip")
+    stage.narrator.say(
+        f"revision {skipped['revision']} leaves out {skipped['documents']} documents"
+    )
     _order_resume(stage, led)
-    return {"shards": shards}
+    return {"shards": shards, "documents": skipped["documents"]}
 
 
 def _order_resume(stage: Stage, led: Led) -> None:

@@ -51,6 +51,14 @@ class Led:
             raise KeyError(f"{self.id} has no {act}")
         return self._evidence(event, name)
 
+    def summary(self, act: str) -> Json:
+        """Return the summary of the newest `act` of this round."""
+        event = self._last(act)
+        if event is None:
+            raise KeyError(f"{self.id} has no {act}")
+        summary: Json = event["summary"]
+        return summary
+
     def attached(self, name: str) -> Json | None:
         """Return what was stored beside the steps under `name`, or None."""
         notes = [e for e in self._events("note") if e["summary"].get("name") == name]

@@ -61,7 +61,7 @@ def _solved(stage: Stage) -> Json:
                     "acquitted": len(state.result("find")["acquitted"]),
                 },
                 "shards": state.result("quarantine")["shards"],
-                "revision": _revision(stage, len(found.documents)),
+                "revision": _revision(stage),
                 "orders": state.result("resume")["orders"],
                 "proof": filed["proof"],
                 **_ended(stage),
@@ -77,12 +77,12 @@ def _solved(stage: Stage) -> Json:
     }
 
 
-def _revision(stage: Stage, documents: int) -> Json:
-    resumed = stage.state.result("resume")
+def _revision(stage: Stage) -> Json:
+    resumed, decided = stage.state.result("resume"), stage.state.result("quarantine")
     return {
         "number": resumed["revision"],
         "digest": resumed["revision_digest"],
-        "documents": documents,
+        "documents": decided["documents"],
     }
 
 
