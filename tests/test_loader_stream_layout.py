@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -167,6 +168,20 @@ def test_the_prefetcher_stays_within_its_bytes() -> None:
     with pytest.raises(StopIteration):
         ahead.get(1.0, lambda: None)
     ahead.close()
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100])
+def test_neither_side_of_the_prefetcher_sleeps_for_ever(limit: int) -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        ahead = Prefetcher(iter(range(3000)), lambda item: 1 + item % 3, limit)
+        for expected in range(3000):
+            assert ahead.get(20.0, lambda: pytest.fail("no one woke the other")) == expected
+            ahead.refill()
+        ahead.close()
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_an_error_arrives_after_what_came_before_it() -> None:
