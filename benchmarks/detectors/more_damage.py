@@ -1,7 +1,6 @@
 """More ways in which text becomes junk: extraction, wrong code pages, noise, residue, loops.
 
-`UNCHOSEN` names the kinds that no line was chosen on: they were first measured after all lines
-stood.
+`UNCHOSEN` names the kinds for which no line, gate or feature was chosen.
 """
 
 from __future__ import annotations
@@ -203,7 +202,6 @@ CROSSED: dict[str, dict[str, Damage]] = {
 UNCHOSEN = (
     "log_spam",
     "utf8_ignored",
-    "ocr_noise",
     "sql_dump",
     "greek_read_as_cp1251",
     "gbk_read_as_euc_kr",

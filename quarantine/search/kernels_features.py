@@ -194,7 +194,7 @@ def make_workspace(capacity: Number) -> Number:
         np.empty(capacity + 1, np.int64),
         np.empty(capacity, np.uint64),
         np.zeros(size, np.uint64),
-        np.empty((2, size), np.int32),
+        np.empty(size, np.uint64),
         np.zeros(1, np.int64),
         np.empty(KNOWN_WORDS, np.uint64),
     )

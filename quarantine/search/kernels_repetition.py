@@ -18,6 +18,7 @@ U64 = np.uint64
 EPOCH = U64(0xFFFF)
 ODD = U64(0x9E3779B97F4A7C15)
 STEP = U64(0xD6E8FEB86659FD93)
+ONCE, LOW = U64(1 << 32), U64((1 << 32) - 1)
 TOP_LIMITS = (0.2, 0.18, 0.16)
 DUPLICATE_LIMITS = (0.15, 0.14, 0.13, 0.12, 0.11, 0.10)
 
@@ -126,28 +127,26 @@ def top_ngram(
     n: Number,
     ends: Int64s,
     table: UInt64s,
-    slots: Int32s,
+    slots: UInt64s,
     mask: Number,
     epoch: Number,
 ) -> tuple[Number, Number]:
     """Return the characters of the most frequent n-gram, and of the n-gram with most characters.
 
-    `slots` int32[2, size] holds count and first place of each key. `ends[i]` is the number of
-    characters in the first `i` words. Ties go to the n-gram that came first.
+    `slots` uint64[size] holds the count of each key above its first place in the low 32 bits.
+    `ends[i]` is the number of characters in the first `i` words. Ties go to the n-gram that came
+    first.
     """
     best: Number = 0
     first: Number = 0
     heaviest: Number = 0
     for i in range(count):
         known, slot = insert(table, keys[i], epoch, mask)
-        if known:
-            slots[0, slot] += np.int32(1)
-        else:
-            slots[0, slot] = np.int32(1)
-            slots[1, slot] = np.int32(i)
-        seen = np.int64(slots[0, slot])
+        entry = slots[slot] + ONCE if known else ONCE | U64(i)
+        slots[slot] = entry
+        seen = np.int64(entry >> U64(32))
         heaviest = max(heaviest, seen * (ends[i + n] - ends[i] + n - 1))
-        place = np.int64(slots[1, slot])
+        place = np.int64(entry & LOW)
         if seen > best or (seen == best and place < first):
             best = seen
             first = place
@@ -232,7 +231,7 @@ def ngram_features(
     characters: Number,
     keys: UInt64s,
     table: UInt64s,
-    slots: Int32s,
+    slots: UInt64s,
     state: Int64s,
     out: Float32s,
 ) -> Number:
