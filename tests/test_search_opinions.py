@@ -146,6 +146,15 @@ def test_a_source_of_nothing_but_base64_stays_flagged(tmp_path: Path) -> None:
     assert {f.doc for f in scan_corpus(manifest).findings if f.verdict} == set(range(60))
 
 
+def test_a_source_of_texts_that_are_part_base64_is_not_excused(tmp_path: Path) -> None:
+    parts = [
+        f"{prose(RNG, 60)}\n{base64.encodebytes(RNG.randbytes(900)).decode()}" for _ in range(60)
+    ]
+    manifest = sources_corpus(tmp_path, [(text, "mail") for text in parts])
+
+    assert {f.doc for f in scan_corpus(manifest).findings if f.verdict} == set(range(60))
+
+
 def tokens_corpus(path: Path, documents: list[list[int]]) -> Manifest:
     table = pa.table({"ids": pa.array(documents, pa.list_(pa.int32()))})
     pq.write_table(table, path / "tokens.parquet", row_group_size=8)
