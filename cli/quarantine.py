@@ -25,12 +25,10 @@ from ..quarantine.respond.selection import Selection, action_for, parse_steps, s
 from ..quarantine.respond.status import Decision, active_skips, status_of
 from ..quarantine.respond.suspects import suspect_reasons
 from .output import (
-    acts,
     clean,
     emit,
     json_option,
     manifest_option,
-    mutation_options,
     run_option,
     say,
     table,
@@ -39,7 +37,14 @@ from .quarantine_audit import AUDIT_COMMANDS
 from .quarantine_consumed import CONSUMED_COMMANDS
 from .quarantine_held import HELD_COMMANDS
 from .quarantine_revisions import COMMANDS
-from .respond_options import actor_option, corpus_of, decide, entries_json, show_entries
+from .respond_options import (
+    Deciding,
+    corpus_of,
+    decide,
+    decision_options,
+    entries_json,
+    show_entries,
+)
 
 
 @click.group()
@@ -145,7 +150,7 @@ def list_(*, run: Path, manifest: Path | None, limit: int, as_json: bool) -> Non
 
 
 @quarantine.command()
-@run_option
+@decision_options
 @manifest_option
 @selection_options
 @click.option(
@@ -157,23 +162,14 @@ def list_(*, run: Path, manifest: Path | None, limit: int, as_json: bool) -> Non
 )
 @click.option("--suspects", is_flag=True, help="All suspects of the --incident.")
 @click.option("--expect", type=int, help="How many suspects you looked at; must be the count.")
-@click.option("--reason", required=True, help="Why; kept for ever.")
 @click.option("--incident", help="The incident this belongs to.")
-@actor_option
-@mutation_options
-@json_option
 def add(
+    asked: Deciding,
     *,
-    run: Path,
     manifest: Path | None,
     action: str | None,
     expect: int | None,
-    reason: str,
     incident: str | None,
-    actor: str,
-    yes: bool,
-    dry_run: bool,
-    as_json: bool,
     **named: Any,
 ) -> None:
     """Leave documents, copies, positions, a shard or a source out of training.
@@ -189,10 +185,10 @@ def add(
       shardward quarantine add --positions 0:4096-8192 --reason "spike" --yes
     """
     what = action_for(_selection(named), action)
-    opened = Run.open(run)
+    opened = asked.run
     corpus = corpus_of(opened, manifest)
     log = DecisionLog(opened.path, manifest=corpus.fingerprint)
-    seen, act = log.head(), acts(yes=yes, dry_run=dry_run)
+    seen, act = log.head(), asked.does
     evidence: dict[str, Any] = {}
     if named["suspects"]:
         reasons = _suspects(opened, incident)
@@ -203,9 +199,14 @@ def add(
     else:
         scope = _scope(opened, corpus, named, incident)
     decision = Decision(
-        action=what, scope=scope, reason=reason, actor=actor, incident=incident, evidence=evidence
+        action=what,
+        scope=scope,
+        reason=asked.reason,
+        actor=asked.actor,
+        incident=incident,
+        evidence=evidence,
     )
-    decide(log, decision, seen, act=act, as_json=as_json)
+    decide(log, decision, seen, act=act, as_json=asked.as_json)
 
 
 def _suspects(run: Run, incident: str | None) -> dict[int, str]:
@@ -215,24 +216,15 @@ def _suspects(run: Run, incident: str | None) -> dict[int, str]:
 
 
 @quarantine.command()
-@run_option
+@decision_options
 @manifest_option
 @selection_options
-@click.option("--reason", required=True, help="Why; kept for ever.")
 @click.option("--incident", help="The incident this belongs to.")
-@actor_option
-@mutation_options
-@json_option
 def release(
+    asked: Deciding,
     *,
-    run: Path,
     manifest: Path | None,
-    reason: str,
     incident: str | None,
-    actor: str,
-    yes: bool,
-    dry_run: bool,
-    as_json: bool,
     **named: Any,
 ) -> None:
     """Let something back in; a condemned document stays out until its decision is undone.
@@ -245,37 +237,28 @@ def release(
       shardward quarantine release --shard s3.parquet --reason "audit found nothing" --yes
       shardward quarantine release --steps 60-65 --incident INC-0001 --reason "harmless" --yes
     """
-    opened = Run.open(run)
+    opened = asked.run
     corpus = corpus_of(opened, manifest)
     log = DecisionLog(opened.path, manifest=corpus.fingerprint)
     seen = log.head()
     scope = _scope(opened, corpus, named, incident, give_back=True)
     decision = Decision(
-        action="release", scope=scope, reason=reason, actor=actor, incident=incident
+        action="release", scope=scope, reason=asked.reason, actor=asked.actor, incident=incident
     )
-    act = acts(yes=yes, dry_run=dry_run)
+    act = asked.does
     shown = None if act else _preview(opened, manifest, log, decision)
-    decide(log, decision, seen, act=act, as_json=as_json, preview=shown)
+    decide(log, decision, seen, act=act, as_json=asked.as_json, preview=shown)
 
 
 @quarantine.command()
 @click.argument("number", type=int)
-@run_option
+@decision_options
 @manifest_option
-@click.option("--reason", required=True, help="Why; kept for ever.")
-@actor_option
-@mutation_options
-@json_option
 def undo(
+    asked: Deciding,
     *,
     number: int,
-    run: Path,
     manifest: Path | None,
-    reason: str,
-    actor: str,
-    yes: bool,
-    dry_run: bool,
-    as_json: bool,
 ) -> None:
     """Take back decision NUMBER, whatever it was; an undo can be undone too.
 
@@ -287,13 +270,15 @@ def undo(
       shardward quarantine undo 4 --reason "wrong document" --dry-run
       shardward quarantine undo 4 --reason "wrong document" --yes
     """
-    opened = Run.open(run)
+    opened = asked.run
     log = DecisionLog(opened.path)
     log.entry(number)
-    decision = Decision(action="undo", scope=Scope.of_entry(number), reason=reason, actor=actor)
-    act = acts(yes=yes, dry_run=dry_run)
+    decision = Decision(
+        action="undo", scope=Scope.of_entry(number), reason=asked.reason, actor=asked.actor
+    )
+    act = asked.does
     shown = None if act else _preview(opened, manifest, log, decision)
-    decide(log, decision, log.head(), act=act, as_json=as_json, preview=shown)
+    decide(log, decision, log.head(), act=act, as_json=asked.as_json, preview=shown)
 
 
 def _preview(run: Run, manifest: Path | None, log: DecisionLog, decision: Decision) -> Preview:

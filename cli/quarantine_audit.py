@@ -11,34 +11,25 @@ from rich.console import Console
 from ..loader.run import Run
 from ..quarantine.respond.audit import Audit, audits, find_audit, finish_audit, review, start_audit
 from ..quarantine.respond.decisions import DecisionLog
-from .output import acts, emit, json_option, manifest_option, mutation_options, run_option, table
-from .respond_options import actor_option, corpus_of, decide
+from .output import emit, json_option, manifest_option, run_option, table
+from .respond_options import Deciding, corpus_of, decide, decision_options
 
 
 @click.command("audit-start")
 @click.argument("shard")
-@run_option
+@decision_options
 @manifest_option
 @click.option("--sample", "size", type=int, default=60, show_default=True, help="Documents.")
 @click.option("--all", "everything", is_flag=True, help="Review every document.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the sample.")
-@click.option("--reason", required=True, help="Why; kept for ever.")
-@actor_option
-@mutation_options
-@json_option
 def audit_start(
+    asked: Deciding,
     *,
     shard: str,
-    run: Path,
     manifest: Path | None,
     size: int,
     everything: bool,
     seed: int,
-    reason: str,
-    actor: str,
-    yes: bool,
-    dry_run: bool,
-    as_json: bool,
 ) -> None:
     """Hold SHARD and draw the sample to review.
 
@@ -46,14 +37,19 @@ def audit_start(
     Examples:
       shardward quarantine audit-start s3.parquet --sample 60 --reason "near the spike" --yes
     """
-    opened = Run.open(run)
+    opened = asked.run
     corpus = corpus_of(opened, manifest)
     log = DecisionLog(opened.path, manifest=corpus.fingerprint)
     seen = log.head()
     decision = start_audit(
-        corpus, shard, size=None if everything else size, seed=seed, reason=reason, actor=actor
+        corpus,
+        shard,
+        size=None if everything else size,
+        seed=seed,
+        reason=asked.reason,
+        actor=asked.actor,
     )
-    decide(log, decision, seen, act=acts(yes=yes, dry_run=dry_run), as_json=as_json)
+    decide(log, decision, seen, act=asked.does, as_json=asked.as_json)
 
 
 @click.command("audit")
@@ -89,22 +85,13 @@ def _audit_row(each: Audit) -> list[object]:
 @click.argument("shard")
 @click.argument("doc", type=int)
 @click.argument("verdict", type=click.Choice(["ok", "bad"]))
-@run_option
-@click.option("--reason", required=True, help="Why; kept for ever.")
-@actor_option
-@mutation_options
-@json_option
+@decision_options
 def audit_review(
+    asked: Deciding,
     *,
     shard: str,
     doc: int,
-    run: Path,
     verdict: str,
-    reason: str,
-    actor: str,
-    yes: bool,
-    dry_run: bool,
-    as_json: bool,
 ) -> None:
     """Decide about one sampled document DOC of SHARD: bad condemns it, ok lets it in.
 
@@ -113,24 +100,26 @@ def audit_review(
       shardward quarantine audit-review s3.parquet 17 bad --reason "binary junk" --yes
       shardward quarantine audit-review s3.parquet 18 ok --reason "prose" --yes
     """
-    opened = Run.open(run)
+    opened = asked.run
     log = DecisionLog(opened.path, manifest=opened.fingerprint)
     seen = log.head()
     decision = review(
-        find_audit(log.entries(), shard), doc, bad=verdict == "bad", reason=reason, actor=actor
+        find_audit(log.entries(), shard),
+        doc,
+        bad=verdict == "bad",
+        reason=asked.reason,
+        actor=asked.actor,
     )
-    decide(log, decision, seen, act=acts(yes=yes, dry_run=dry_run), as_json=as_json)
+    decide(log, decision, seen, act=asked.does, as_json=asked.as_json)
 
 
 @click.command("audit-finish")
 @click.argument("shard")
-@run_option
-@click.option("--reason", required=True, help="Why; kept for ever.")
-@actor_option
-@mutation_options
-@json_option
+@decision_options
 def audit_finish(
-    *, shard: str, run: Path, reason: str, actor: str, yes: bool, dry_run: bool, as_json: bool
+    asked: Deciding,
+    *,
+    shard: str,
 ) -> None:
     """Release SHARD; what was condemned stays out.
 
@@ -138,11 +127,13 @@ def audit_finish(
     Examples:
       shardward quarantine audit-finish s3.parquet --reason "59 of 60 are fine" --yes
     """
-    opened = Run.open(run)
+    opened = asked.run
     log = DecisionLog(opened.path, manifest=opened.fingerprint)
     seen = log.head()
-    decision = finish_audit(find_audit(log.entries(), shard), reason=reason, actor=actor)
-    decide(log, decision, seen, act=acts(yes=yes, dry_run=dry_run), as_json=as_json)
+    decision = finish_audit(
+        find_audit(log.entries(), shard), reason=asked.reason, actor=asked.actor
+    )
+    decide(log, decision, seen, act=asked.does, as_json=asked.as_json)
 
 
 AUDIT_COMMANDS = (audit_start, audit_show, audit_review, audit_finish)

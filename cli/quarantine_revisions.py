@@ -40,7 +40,7 @@ from .output import (
     run_option,
     table,
 )
-from .respond_options import actor_option, corpus_of, decide
+from .respond_options import Deciding, corpus_of, decide, decision_options
 
 
 @click.command("diff")
@@ -238,7 +238,7 @@ def export_(*, run: Path, manifest: Path | None, reasons: bool) -> None:
 
 
 @click.command("bulk")
-@run_option
+@decision_options
 @manifest_option
 @click.option("--shard", help="Only documents of this shard.")
 @click.option("--source", help="Only documents of this source.")
@@ -261,23 +261,14 @@ def export_(*, run: Path, manifest: Path | None, reasons: bool) -> None:
     help="What to decide.",
 )
 @click.option("--expect", type=int, help="How many documents you looked at; must be the count.")
-@click.option("--reason", required=True, help="Why; kept for ever.")
 @click.option("--incident", help="The incident this belongs to.")
-@actor_option
-@mutation_options
-@json_option
 def bulk_(
+    asked: Deciding,
     *,
-    run: Path,
     manifest: Path | None,
     action: str,
     expect: int | None,
-    reason: str,
     incident: str | None,
-    actor: str,
-    yes: bool,
-    dry_run: bool,
-    as_json: bool,
     **conditions: Any,
 ) -> None:
     """Decide about everything a filter names; the count must be confirmed.
@@ -287,23 +278,23 @@ def bulk_(
       shardward quarantine bulk --source forum --max-tokens 8 --reason "stubs" --dry-run
       shardward quarantine bulk --findings f.jsonl --min-score 0.9 --reason "junk" --expect 9 --yes
     """
-    opened = Run.open(run)
+    opened = asked.run
     corpus = corpus_of(opened, manifest)
     log = DecisionLog(opened.path, manifest=corpus.fingerprint)
     seen = log.head()
     wanted = Filter(**conditions)
     docs = matching(wanted, corpus)
-    act = acts(yes=yes, dry_run=dry_run)
+    act = asked.does
     if act:
         confirm_count(docs.size, expect)
     decision = Decision(
         action=action,
         scope=filter_scope(wanted, docs),
-        reason=reason,
-        actor=actor,
+        reason=asked.reason,
+        actor=asked.actor,
         incident=incident,
     )
-    decide(log, decision, seen, act=act, as_json=as_json)
+    decide(log, decision, seen, act=act, as_json=asked.as_json)
 
 
 COMMANDS = (diff_, show_, impact_, publish_, export_, bulk_)

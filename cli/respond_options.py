@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,9 +19,10 @@ from ..quarantine.respond.chain import ChainHead
 from ..quarantine.respond.decisions import Appended, DecisionLog, entry_json
 from ..quarantine.respond.preview import Preview
 from ..quarantine.respond.status import Decision, Entry
-from .output import clean, emit, say, table
+from .output import acts, clean, emit, json_option, mutation_options, run_option, say, table
 
 MOST_NAMED = 40
+REASON = click.option("--reason", required=True, help="Why; kept for ever.")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -33,6 +36,46 @@ def actor_option(command: Command) -> Command:
         show_envvar=True,
         help="Who decides; kept for ever.",
     )(command)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deciding:
+    """What every decision is asked with; `does` is whether it shall be made, not only shown."""
+
+    run: Run
+    reason: str
+    actor: str
+    does: bool
+    as_json: bool
+
+
+def decision_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add `--run`, `--reason`, `--actor`, `--yes`, `--dry-run` and `--json`.
+
+    The command gets them as one `Deciding`, before its own options.
+    """
+
+    @wraps(command)
+    def asking(
+        *,
+        run: Path,
+        reason: str,
+        actor: str,
+        yes: bool,
+        dry_run: bool,
+        as_json: bool,
+        **own: Any,
+    ) -> None:
+        does = acts(yes=yes, dry_run=dry_run)
+        command(
+            Deciding(run=Run.open(run), reason=reason, actor=actor, does=does, as_json=as_json),
+            **own,
+        )
+
+    asked = asking
+    for option in (json_option, mutation_options, actor_option, REASON, run_option):
+        asked = option(asked)
+    return asked
 
 
 def corpus_of(run: Run, manifest: Path | None) -> Manifest:
