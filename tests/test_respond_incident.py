@@ -39,6 +39,27 @@ def test_two_incidents_on_one_spike_are_refused_naming_the_first(store: Incident
     assert store.open(onset=110, detected=112, actor="k", separate=True).id == "INC-0002"
 
 
+@pytest.mark.parametrize("left", [{}, {"events.log": b'{"act":"op', "events.log.lock": b""}])
+def test_an_opening_that_a_full_disk_cut_short_is_done_under_the_same_id(
+    left: dict[str, bytes], store: IncidentStore
+) -> None:
+    begun = store.run_path / "incidents" / "INC-0001"
+    (begun / "evidence").mkdir(parents=True)
+    for name, content in left.items():
+        (begun / name).write_bytes(content)
+
+    assert store.ids() == []
+    assert opened(store).id == "INC-0001"
+    assert store.ids() == ["INC-0001"]
+
+
+def test_the_id_of_an_incident_whose_log_was_lost_is_not_given_again(store: IncidentStore) -> None:
+    (opened(store).path / "events.log").unlink()
+    (store.run_path / "incidents" / "INC-0001" / "outbox").mkdir()
+
+    assert opened(store).id == "INC-0002"
+
+
 def test_a_closed_incident_does_not_block_the_next(store: IncidentStore) -> None:
     opened(store).record("dismiss", actor="kim", summary={"reason": "dashboard"})
 
@@ -126,13 +147,6 @@ def test_a_crash_between_evidence_and_event_is_no_matter(store: IncidentStore) -
     incident.record("confirm", actor="kim", evidence={"checklist": {"verdict": "confirmed"}})
 
     assert incident.case().state == "confirmed"
-
-
-def test_a_directory_whose_incident_was_never_opened_does_not_count(store: IncidentStore) -> None:
-    (store.run_path / "incidents" / "INC-0001").mkdir(parents=True)
-
-    assert store.ids() == []
-    assert opened(store).id == "INC-0002"
 
 
 @pytest.mark.parametrize("name", ["INC-0009", "INC-1/../..", "../x", "", "inc-0001"])

@@ -25,6 +25,8 @@ from .machine import Case, check, fold
 
 DIRECTORY = "incidents"
 MOST_LINKS = 5
+UNBORN = {"evidence", "events.log", "events.log.lock"}
+"""What a full disk or a crash may leave of an incident that was not opened."""
 _NAME = re.compile(r"INC-\d{4,}\Z")
 _STEM = re.compile(r"[a-z][a-z0-9-]*\Z")
 
@@ -255,7 +257,7 @@ class IncidentStore:
                 self._refuse_twin(onset, detected, near)
             taken = [_number(p) for p in self._directories()]
             incident = Incident(self.run_path, f"INC-{max(taken, default=0) + 1:04d}")
-            incident.path.mkdir(parents=True)
+            incident.path.mkdir(parents=True, exist_ok=True)
             sync_directory(incident.path.parent)
             incident.record(
                 "open",
@@ -273,8 +275,15 @@ class IncidentStore:
         return incident
 
     def _directories(self) -> list[str]:
+        """Return the ids that are taken; not those of a crash before the incident was opened."""
         home = self.run_path / DIRECTORY
-        return [p.name for p in home.iterdir() if _NAME.match(p.name)] if home.is_dir() else []
+        found = [p for p in home.iterdir() if _NAME.match(p.name)] if home.is_dir() else []
+        return [p.name for p in found if self._taken(p)]
+
+    def _taken(self, path: Path) -> bool:
+        if Incident(self.run_path, path.name).exists():
+            return True
+        return bool({each.name for each in path.iterdir()} - UNBORN)
 
     def _refuse_twin(self, onset: int, detected: int, near: int) -> None:
         for incident in self.all():
