@@ -2,7 +2,8 @@
 
     python benchmarks/monitor/probes_cost.py [--steps 20]
 
-Prints one JSON object for each sampling interval: processor time of a step with and without.
+Prints one JSON object for each sampling interval, and for the package trainscope at its defaults
+where it is installed: processor time of a step with and without.
 """
 
 from __future__ import annotations
@@ -12,6 +13,11 @@ import json
 import platform
 import sys
 import time
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +25,7 @@ from torch.nn import functional
 
 from shardward.quarantine.diagnose.probes import Probes
 
+Update = Callable[[], Any]
 WIDTH, HEADS, LAYERS, VOCABULARY, LENGTH, ROWS = 320, 5, 8, 512, 128, 4
 
 
@@ -55,26 +62,68 @@ class Model(nn.Module):
         return self.head(x)
 
 
-def seconds(every: int | None, steps: int) -> float:
-    """Return the processor seconds of a step, probed every `every` steps or not at all."""
+class Probed:
+    """Probes of this project at every `every`-th step."""
+
+    def __init__(self, model: Model, optimizer: torch.optim.Optimizer, every: int) -> None:
+        self.probes = Probes(model, optimizer, every=every)
+
+    def step(self, step: int, forward: Callable[[], tuple[Tensor, Tensor]], update: Update) -> None:
+        with self.probes.step(step):
+            logits, loss = forward()
+            self.probes.logits(logits)
+            loss.backward()
+            self.probes.gradients()
+            update()
+        self.probes.values()
+
+
+class Plain:
+    """No probes at all."""
+
+    def step(self, step: int, forward: Callable[[], tuple[Tensor, Tensor]], update: Update) -> None:
+        forward()[1].backward()
+        update()
+
+
+class TrainScope:
+    """The package trainscope, as shipped, writing to a folder that is thrown away."""
+
+    def __init__(self, model: Model, optimizer: torch.optim.Optimizer, folder: str) -> None:
+        config = import_module("trainscope.core.config").TrainScopeConfig(run_dir=folder)
+        scope = import_module("trainscope").TrainScope
+        self.scope = scope(model, optimizer, config=config).attach()
+
+    def step(self, step: int, forward: Callable[[], tuple[Tensor, Tensor]], update: Update) -> None:
+        loss = forward()[1]
+        loss.backward()
+        self.scope.step(loss.item(), batch_index=step)
+        update()
+
+
+def seconds(kind: str, steps: int, folder: str) -> float:
+    """Return the processor seconds of a step: "plain", "every K", or "trainscope"."""
     torch.manual_seed(0)
     model = Model()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    probes = Probes(model, optimizer, every=every or steps * 10)
+    watcher: Any = Plain()
+    if kind.startswith("every"):
+        watcher = Probed(model, optimizer, int(kind.split()[1]))
+    elif kind == "trainscope":
+        watcher = TrainScope(model, optimizer, folder)
     started = 0.0
     for step in range(-2, steps):
         if step == 0:
             started = time.process_time()
         tokens = torch.randint(0, VOCABULARY, (ROWS, LENGTH))
-        with probes.step(step + 1):
+
+        def forward(tokens: Tensor = tokens) -> tuple[Tensor, Tensor]:
             logits = model(tokens)
-            probes.logits(logits)
-            loss = functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
-            optimizer.zero_grad()
-            loss.backward()
-            probes.gradients()
-            optimizer.step()
-        probes.values()
+            targets = tokens[:, 1:].flatten()
+            return logits, functional.cross_entropy(logits[:, :-1].flatten(0, 1), targets)
+
+        optimizer.zero_grad()
+        watcher.step(step + 1, forward, optimizer.step)
     return (time.process_time() - started) / steps
 
 
@@ -84,20 +133,22 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     size = sum(each.numel() for each in Model().parameters())
-    plain = seconds(None, options.steps)
-    for every in (10, 1):
-        probed = seconds(every, options.steps)
-        result = {
-            "test": "probe cost",
-            "parameters": size,
-            "every": every,
-            "plain_seconds": round(plain, 4),
-            "probed_seconds": round(probed, 4),
-            "overhead": round(probed / plain - 1, 4),
-            "machine": platform.machine(),
-            "command": " ".join(sys.argv),
-        }
-        print(json.dumps(result), flush=True)
+    kinds = ["every 10", "every 1", *(["trainscope"] if find_spec("trainscope") else [])]
+    with TemporaryDirectory() as folder:
+        plain = seconds("plain", options.steps, folder)
+        for kind in kinds:
+            probed = seconds(kind, options.steps, folder)
+            result = {
+                "test": "probe cost",
+                "parameters": size,
+                "probed": kind,
+                "plain_seconds": round(plain, 4),
+                "probed_seconds": round(probed, 4),
+                "overhead": round(probed / plain - 1, 4),
+                "machine": platform.machine(),
+                "command": " ".join(sys.argv),
+            }
+            print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":
