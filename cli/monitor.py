@@ -200,7 +200,7 @@ def _render(
     pages = sum(event.page for event in events)
     console.print(
         f"{len(log.series['loss'])} points, {pages} pages, {blips} blips; "
-        f"{fragile.spikes_per_thousand:.2f} pages per 1,000 points, trend {fragile.trend:+.2f}"
+        f"{fragile.spikes_per_thousand:.2f} events per 1,000 points, trend {fragile.trend:+.2f}"
     )
     if fragile.far_share is not None:
         console.print(f"{fragile.far_share:.3%} of the losses are 7 sigma off the mean of 1,000")

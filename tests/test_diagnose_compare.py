@@ -68,6 +68,14 @@ def test_fragility_counts_pages_and_their_trend() -> None:
     assert found.trend == 2.0
 
 
+def test_fragility_counts_the_rises_of_a_pattern_that_pages_once() -> None:
+    loss = curve(4000) + 0.4 * (np.arange(4000) // 300 % 2)
+    events = watch(loss)
+
+    assert sum(event.page for event in events) == 1
+    assert fragility(series_of({"loss": loss})["loss"], events).spikes_per_thousand == 1.5
+
+
 def test_the_far_share_is_the_share_of_values_far_from_the_mean_of_a_thousand() -> None:
     values = np.random.default_rng(0).normal(2, 0.1, 3000)
     values[[1500, 2000]] += 2.0

@@ -14,6 +14,8 @@ from .series import Series
 
 WINDOW = 1000
 SIGMAS = 7.0
+# What pages, or is counted with a page since it came again.
+HURTFUL = ("spike", "divergence", "nonfinite")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +23,8 @@ class Fragility:
     """Figures to compare runs by.
 
     Attributes:
-        spikes_per_thousand: Pages per thousand logged points.
+        spikes_per_thousand: Events that page, or are counted with one that did, per thousand
+            logged points.
         trend: The same in the second half of the log minus in the first half.
         far_share: Share of the values at least seven standard deviations from the mean of the
             thousand before them (the spike score of OLMo 2); None with fewer points.
@@ -43,7 +46,7 @@ class Fragility:
 def fragility(loss: Series, events: Sequence[Event]) -> Fragility:
     """Return how fragile the run was that logged `loss` and had `events`."""
     count = len(loss)
-    onsets = [event.onset for event in events if event.page]
+    onsets = [event.onset for event in events if event.kind in HURTFUL]
     middle = int(loss.steps[count // 2]) if count else 0
     early, late = count // 2, count - count // 2
     first = sum(onset < middle for onset in onsets)
