@@ -140,6 +140,9 @@ CLEAN = {
         f"2026-11-29 12:{i:02d}:09 INFO [{RNG.choice(WORDS)}] {new_words(6)}" for i in range(50)
     ),
     "questions": " ".join(f"{prose(RNG, 12)}?" for _ in range(30)),
+    "enumeration in source code": "\n".join(
+        f"#define XA_{a.upper()}_NAME ((Atom) {i})" for i, a in enumerate(WORDS)
+    ),
     "enumerated names": "\n".join(f"x{i} = f{i}(y{i})" for i in range(60)),
 }
 
@@ -151,7 +154,7 @@ def test_clean_text_is_not_flagged(name: str) -> None:
 
 def test_numbers_in_lines_of_one_pattern_are_a_table() -> None:
     rows = "\n".join(f"{RNG.gauss(0, 9):.3f}, {RNG.gauss(0, 9):.3f}" for _ in range(40))
-    codes = "\n".join(f"{i:04X};N # Lo  [{i % 9}] LETTER SIGN A..LETTER SIGN B" for i in range(99))
+    codes = "\n".join(f"{i:04X}       ; NSM # Mn   LETTER SIGN A..LETTER SIGN B" for i in range(99))
 
     assert "number-table" in verdicts(rows)
     assert "number-table" in verdicts(codes)

@@ -58,6 +58,13 @@ def three_controls(features: Features) -> Mask:
     return (characters >= 32) & (control_share(features) * characters >= 2.5)
 
 
+def tabular(features: Features) -> Mask:
+    """Return where a text of 200 characters is not source code, which has much punctuation."""
+    plain = features.column(Feature.PUNCTUATION) <= 0.12
+    numeric = features.column(Feature.DIGIT) >= 0.2
+    return (plain | numeric) & (features.column(Feature.CHARACTERS) >= 200)
+
+
 def three_lost(features: Features) -> Mask:
     """Return where there are three lost letters or more."""
     characters = features.column(Feature.CHARACTERS)

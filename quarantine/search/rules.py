@@ -185,7 +185,7 @@ BUILT_IN: tuple[Rule, ...] = (
         reason="{value:.0%} of the bytes are table lines: a pattern seen before, numbers in it, "
         "few letters or words seen before (line {line:.0%})",
         spans=where.digit_spans,
-        gate=_SOME_TEXT,
+        gate=measures.tabular,
         ceiling=1.0,
         version=2,
     ),
