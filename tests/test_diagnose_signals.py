@@ -56,6 +56,26 @@ def test_json_lines_may_log_a_signal_only_now_and_then(tmp_path: Path) -> None:
     assert series["heldout_loss"].values.tolist() == [2.1]
 
 
+def test_a_long_log_is_read_in_blocks_with_the_same_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log.jsonl"
+    rows: list[dict[str, object]] = [{"step": step, "loss": 2.0 + step} for step in range(1, 12)]
+    rows[4]["lr"], rows[9]["lr"] = 0.1, 0.2
+    rows[2]["tag"], rows[10]["tag"] = 1, "b"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"step"', encoding="utf-8")
+    whole = read_log(path)
+    monkeypatch.setattr("shardward.quarantine.diagnose.signals.ROWS_AT_ONCE", 3)
+    blocks = read_log(path)
+
+    assert blocks.skipped == whole.skipped == ("row 12 is cut off", "column 'tag' is not numeric")
+    assert {name: each.steps.tolist() for name, each in blocks.series.items()} == {
+        "loss": list(range(1, 12)),
+        "lr": [5, 10],
+    }
+    assert blocks.series["loss"].values.tolist() == whole.series["loss"].values.tolist()
+
+
 def test_a_hugging_face_trainer_state_is_read(tmp_path: Path) -> None:
     history = [
         {"step": 10, "loss": 2.0, "grad_norm": 0.5, "learning_rate": 1e-4, "epoch": 0.1},

@@ -152,7 +152,7 @@ class Probes:
             if not hasattr(tensor, "detach"):
                 return
             self._keep(f"activation/{name}", _root_mean_square(tensor))
-            given = args[0] if args else None
+            given: Any = args[0] if args else None
             if getattr(given, "shape", None) == tensor.shape and given.dtype.is_floating_point:
                 # What the layer adds to the residual stream that runs through it.
                 self._keep(f"residual/{name}", _root_mean_square(tensor.detach() - given.detach()))

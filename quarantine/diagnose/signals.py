@@ -10,8 +10,10 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from .tensorboard import is_event_file, read_scalars
 
 MISSING = frozenset({"", "none", "null", "na", "n/a", "-"})
 LARGEST_STEP = 2**62
+ROWS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +44,10 @@ class Log:
 class _Row:
     number: int
     cells: Mapping[str, Any]
+
+
+# The rows of a log, as often as they are asked for: a long log is never held as objects.
+Rows = Callable[[], Iterator[_Row]]
 
 
 def read_series(path: Path | str, *, columns: Mapping[str, str] | None = None) -> dict[str, Series]:
@@ -76,7 +83,7 @@ def _read(path: Path, chosen: dict[str, str]) -> Log:
     data = _read_bytes(path)
     if data and is_event_file(path, data[:16]):
         scalars, skipped = read_scalars(path, data)
-        rows = [_Row(number=index, cells=cells) for index, cells in enumerate(scalars, start=1)]
+        rows: Rows = partial(_numbered, scalars)
     else:
         rows, skipped = _rows(_text(data, path), path)
     return _collect(rows, chosen, path, skipped)
@@ -107,7 +114,11 @@ def _text(data: bytes, path: Path) -> str:
     return text
 
 
-def _rows(text: str, path: Path) -> tuple[list[_Row], list[str]]:
+def _numbered(rows: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
+    return (_Row(number=index, cells=cells) for index, cells in enumerate(rows, start=1))
+
+
+def _rows(text: str, path: Path) -> tuple[Rows, list[str]]:
     start = text.lstrip()[:1]
     if start == "[":
         raise FormatError(f"{path} is a JSON array; write one JSON object a line")
@@ -127,35 +138,46 @@ def _whole_object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _trainer_state_rows(state: dict[str, Any], path: Path) -> tuple[list[_Row], list[str]]:
+def _trainer_state_rows(state: dict[str, Any], path: Path) -> tuple[Rows, list[str]]:
     history = state["log_history"]
     if not isinstance(history, list) or not all(isinstance(row, dict) for row in history):
         raise FormatError(f"{path} has a log_history that is not a list of objects")
-    return [_Row(number=index, cells=row) for index, row in enumerate(history, start=1)], []
+    return partial(_numbered, history), []
 
 
-def _json_rows(text: str, path: Path) -> tuple[list[_Row], list[str]]:
-    lines = text.split("\n")
-    rows, skipped = [], []
-    for number, line in enumerate(lines, start=1):
+def _lines(text: str) -> Iterator[tuple[int, str, bool]]:
+    """Yield (number, line, whether it is the last) without a list of them all."""
+    start, number = 0, 1
+    while (end := text.find("\n", start)) >= 0:
+        yield number, text[start:end], False
+        start, number = end + 1, number + 1
+    yield number, text[start:], True
+
+
+def _json_rows(text: str, path: Path) -> tuple[Rows, list[str]]:
+    skipped: list[str] = []
+    return partial(_json_objects, text, path, skipped), skipped
+
+
+def _json_objects(text: str, path: Path, skipped: list[str]) -> Iterator[_Row]:
+    for number, line, last in _lines(text):
         if not line.strip():
             continue
         try:
             value = json.loads(line)
         except (json.JSONDecodeError, RecursionError) as error:
-            if number == len(lines):
-                skipped.append(f"row {number} is cut off")
+            if last:
+                skipped[:] = [f"row {number} is cut off"]
                 break
             raise FormatError(f"{path} row {number} is not JSON ({error}); mend the row") from error
         if not isinstance(value, dict):
             raise FormatError(
                 f"{path} row {number} is a JSON {type(value).__name__}, not an object of signals"
             )
-        rows.append(_Row(number=number, cells=value))
-    return rows, skipped
+        yield _Row(number=number, cells=value)
 
 
-def _csv_rows(text: str, path: Path) -> tuple[list[_Row], list[str]]:
+def _csv_rows(text: str, path: Path) -> tuple[Rows, list[str]]:
     reader = csv.reader(text.splitlines(), strict=True)
     rows: list[_Row] = []
     skipped: list[str] = []
@@ -176,7 +198,7 @@ def _csv_rows(text: str, path: Path) -> tuple[list[_Row], list[str]]:
             rows.append(_Row(number=reader.line_num, cells=dict(zip(header, cells, strict=True))))
     except csv.Error as error:
         raise FormatError(f"{path} row {reader.line_num} is not CSV ({error})") from error
-    return rows, skipped
+    return partial(iter, rows), skipped
 
 
 def _check_header(header: list[str], path: Path) -> None:
@@ -185,10 +207,10 @@ def _check_header(header: list[str], path: Path) -> None:
         raise FormatError(f"{path} has two columns named {twice[0]!r}; rename one of them")
 
 
-def _column_names(rows: list[_Row], chosen: dict[str, str], path: Path) -> dict[str, str]:
-    if not rows:
+def _column_names(rows: Rows, chosen: dict[str, str], path: Path) -> dict[str, str]:
+    columns = list(dict.fromkeys(name for row in rows() for name in row.cells))
+    if next(rows(), None) is None:
         raise FormatError(f"{path} holds no rows; a log has a header and at least one row")
-    columns = list(dict.fromkeys(name for row in rows for name in row.cells))
     for name, column in chosen.items():
         if column not in columns:
             raise FormatError(
@@ -204,21 +226,32 @@ def _column_names(rows: list[_Row], chosen: dict[str, str], path: Path) -> dict[
     return names
 
 
-def _collect(rows: list[_Row], chosen: dict[str, str], path: Path, skipped: list[str]) -> Log:
+def _collect(rows: Rows, chosen: dict[str, str], path: Path, skipped: list[str]) -> Log:
     names = _column_names(rows, chosen, path)
     wanted = {name: column for column, name in names.items()}
-    series, left_out = {}, []
-    for column, name in names.items():
-        if name == "step":
-            continue
-        found = _one_series(rows, wanted["step"], column, name, path)
-        if found is None:
-            left_out.append(f"column {column!r} is not numeric")
-        elif len(found):
-            series[name] = found
+    parts: dict[str, list[Series]] = {column: [] for column in names if names[column] != "step"}
+    left_out = []
+    reading = rows()
+    while block := list(islice(reading, ROWS_AT_ONCE)):
+        for column in list(parts):
+            part = _one_series(block, wanted["step"], column, names[column], path)
+            if part is None:
+                left_out.append(f"column {column!r} is not numeric")
+                del parts[column]
+            elif len(part):
+                parts[column].append(part)
+    series = {names[column]: _joined(found) for column, found in parts.items() if found}
     if "loss" not in series:
         raise FormatError(f"{path} logs no loss at all in its column {wanted['loss']!r}")
     return Log(series=series, skipped=(*skipped, *left_out))
+
+
+def _joined(parts: list[Series]) -> Series:
+    return Series(
+        name=parts[0].name,
+        steps=np.concatenate([part.steps for part in parts]),
+        values=np.concatenate([part.values for part in parts]),
+    )
 
 
 def _one_series(
