@@ -41,9 +41,9 @@ def corpus() -> None:
 @click.option("--source-column", default=None, help="Origin of each document.")
 @click.option(
     "--tokenizer",
-    default="bytes",
-    show_default=True,
-    help="'bytes', 'hf:FILE', or 'ids:VOCABULARY:SEPARATOR:PAD' for token ids.",
+    default=None,
+    show_default="bytes for text",
+    help="'bytes' or 'hf:FILE', also for ids that they made; 'ids:VOCABULARY:SEPARATOR:PAD'.",
 )
 @click.option("--signatures", is_flag=True, help="Also write the sidecars that searches read.")
 @click.option("--workers", type=click.IntRange(0, 256), default=0, help="Processes that sign.")
@@ -55,7 +55,7 @@ def index(
     column: str,
     id_column: str | None,
     source_column: str | None,
-    tokenizer: str,
+    tokenizer: str | None,
     signatures: bool,
     workers: int,
     as_json: bool,
@@ -70,6 +70,7 @@ def index(
       shardward corpus index data --out manifest
       shardward corpus index data --out manifest --signatures
       shardward corpus index --out manifest --signatures --workers 8
+      shardward corpus index ids --column input_ids --tokenizer hf:tokenizer.json --out manifest
       shardward corpus index ids --column input_ids --tokenizer ids:50258:50256:50257 --out manifest
     """
     if not inputs:
@@ -105,7 +106,7 @@ def _build(
     column: str,
     id_column: str | None,
     source_column: str | None,
-    tokenizer: str,
+    tokenizer: str | None,
 ) -> Manifest:
     _, uris = find_shards(inputs)
     with progress("indexing", len(uris)) as advance:

@@ -68,12 +68,22 @@ class BlockReader:
         is_text = self._manifest.header.schema.kind == "text"
         return self._spread(block, self.tokenizer.encode(raw) if is_text else raw)
 
-    def text(self, block: int) -> pa.Array:
-        """Return the checked text of `block` as a large_string array."""
-        if self._manifest.header.schema.kind != "text":
-            raise CorpusError(
-                "this corpus holds token ids and no text; index a text column to search in it"
-            )
+    def text(self, block: int, rows: Int64Array | None = None) -> pa.Array:
+        """Return the checked text of `block`, or of these rows of it, as a large_string array.
+
+        Raises:
+            CorpusError: the block holds ids of an unknown tokenizer.
+            MissingExtra: it holds ids that only the `tokenizers` package can decode.
+        """
+        if self._manifest.header.schema.kind == "tokens":
+            # Filler stands for the tokens of tombstones, and decodes to nothing.
+            tokens = self.tokens(block)
+            wanted = tokens if rows is None else tokens.take(rows)
+            return string_array(self.tokenizer.decode(wanted))
+        whole = self._stored_text(block)
+        return whole if rows is None else whole.take(pa.array(rows))
+
+    def _stored_text(self, block: int) -> pa.Array:
         found, alive = string_array(self._checked(block)), self._manifest.alive(block)
         return found if alive is None else spread_text(found, alive)
 
@@ -189,28 +199,29 @@ class BlockReader:
         manifest = self._manifest
         shard = manifest.shard_of(block)
         first = int(manifest.geometry().first_document[block])
-        rows = pa.array(docs - first)
+        rows = docs - first
         codes = manifest.sources(first, first + int(manifest.geometry().block_documents[block]))
         names = manifest.source_names
         data = {"doc": pa.array(docs)}
         for name in columns:
-            data[name] = self._column(block, name).take(rows)
+            data[name] = self._column(block, name, rows)
         data["source"] = pa.array([names[code] for code in codes[docs - first]], pa.string())
         data["shard"] = pa.array([shard.uri] * len(docs), pa.string())
         data["row"] = pa.array(docs - shard.first_document)
         return pa.table(data, schema=_document_schema(columns))
 
-    def _column(self, block: int, name: str) -> pa.Array:
+    def _column(self, block: int, name: str, rows: Int64Array) -> pa.Array:
         if name == "text":
-            return self.text(block)
+            return self.text(block, rows)
         if name == "tokens":
-            data = self.tokens(block)
+            data = self.tokens(block).take(rows)
             values = pa.array(data.values.astype(np.int32, copy=False))
             return pa.LargeListArray.from_arrays(pa.array(data.offsets), values)
         wanted = self._manifest.header.schema.id_column
         if wanted is None:
-            return pa.nulls(self._manifest.span(block).documents, pa.string())
-        return self.raw(block, [wanted])[wanted].cast(pa.string()).combine_chunks()
+            return pa.nulls(len(rows), pa.string())
+        found = self.raw(block, [wanted])[wanted].cast(pa.string()).combine_chunks()
+        return found.take(pa.array(rows))
 
     def _place(self, block: int) -> tuple[str, int]:
         return f"shard {self._manifest.shard_of(block).uri}", self._manifest.span(block).first

@@ -41,6 +41,14 @@ class BlockData:
         """Return the tokens of the block's document `index` (a view)."""
         return self.values[self.offsets[index] : self.offsets[index + 1]]
 
+    def take(self, rows: Int64Array) -> BlockData:
+        """Return a copy of the documents `rows`, int64[n], in that order."""
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(self.lengths[rows], out=offsets[1:])
+        parts = [self.document(row) for row in rows.tolist()]
+        values = np.concatenate(parts) if parts else self.values[:0]
+        return BlockData(values=values, offsets=offsets)
+
 
 def logical_digest(block: BlockData) -> bytes:
     """Return the xxh3-128 of the values, seeded by the xxh3-64 of the little-endian i64 lengths.

@@ -59,7 +59,7 @@ def build_manifest(
     column: str = "text",
     id_column: str | None = None,
     source_column: str | None = None,
-    tokenizer: str | Tokenizer = "bytes",
+    tokenizer: str | Tokenizer | None = None,
     advance: Advance | None = None,
 ) -> Manifest:
     """Index shards and publish the manifest directory `out`.
@@ -72,7 +72,9 @@ def build_manifest(
         source_column: names each document's source; without it, the first directory below the
             corpus root does, or `default`.
         tokenizer: `bytes`, `hf:FILE` for a Hugging Face tokenizer.json (copied into the manifest),
-            `ids:VOCABULARY:SEPARATOR:PAD` for token ids, or a Tokenizer.
+            or a Tokenizer: what text is to be encoded with, or what token ids were made with and
+            are decoded with; `ids:VOCABULARY:SEPARATOR:PAD` for token ids that nothing decodes.
+            None is `bytes` for text, and refused for token ids.
         advance: called with (1, uri) after each shard.
 
     Returns:
@@ -91,10 +93,18 @@ def build_manifest(
     refuse_unfinished(str(item) for item in inputs)
     root, uris = find_shards([str(item) for item in inputs])
     refuse_unfinished(join(root, uri) for uri in uris)
-    encoder = resolve_tokenizer(tokenizer)
+    encoder = resolve_tokenizer("bytes" if tokenizer is None else tokenizer)
     columns = Columns(value=column, id=id_column, source=source_column)
     with full_disk_named(target), published(target) as building:
-        totals = _scan_all(root, uris, columns, encoder=encoder, building=building, advance=advance)
+        totals = _scan_all(
+            root,
+            uris,
+            columns,
+            encoder=encoder,
+            named=tokenizer is not None,
+            building=building,
+            advance=advance,
+        )
         _write_header(building, root, columns, encoder, totals)
     return Manifest.load(target)
 
@@ -125,6 +135,7 @@ def _scan_all(
     columns: Columns,
     *,
     encoder: Tokenizer,
+    named: bool,
     building: Path,
     advance: Advance | None,
 ) -> _Totals:
@@ -134,6 +145,7 @@ def _scan_all(
             root=root,
             columns=columns,
             encoder=encoder,
+            named=named,
             lengths=lengths_file,
             sources=sources_file,
         )
@@ -145,14 +157,12 @@ def _scan_all(
         for handle in (lengths_file, sources_file):
             handle.flush()
             os.fsync(handle.fileno())
-    # One tokenizer reads either text or token ids, so all shards are of one kind by now.
-    kinds = {scan.kind for scan in scans if scan.documents}
-    if not kinds:
+    if scanner.kind is None:
         raise CorpusError(
             f"the corpus is empty: {len(uris)} shards under {root} hold no document; "
             "check the inputs"
         )
-    return _Totals(kind=str(kinds.pop()), scans=tuple(scans), sources=scanner.names.names())
+    return _Totals(kind=scanner.kind, scans=tuple(scans), sources=scanner.names.names())
 
 
 def _write_header(

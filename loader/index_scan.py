@@ -23,6 +23,7 @@ from .sources.columns import (
 )
 from .sources.contract import reading, require_columns
 from .sources.opening import format_of, join, open_input
+from .tokenizer_hf import HF_GRAMMAR
 from .tokenizers import IDS_GRAMMAR, Tokenizer
 
 DEFAULT_SOURCE = "default"
@@ -47,12 +48,11 @@ class Columns:
 class ShardScan:
     """What one shard adds to the manifest.
 
-    `digest` is the xxh3-128 of its bytes; `kind` is `text`, `tokens`, or None without documents.
+    `digest` is the xxh3-128 of its bytes.
     """
 
     uri: str
     format: str
-    kind: str | None
     size: int
     digest: bytes
     spans: tuple[Span, ...]
@@ -116,7 +116,6 @@ class SourceNames:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Block:
     span: Span
-    kind: str
     digest: bytes
     tokens: int
 
@@ -128,7 +127,12 @@ class ShardScanner:
         root: corpus root.
         columns: what to index.
         encoder: counts the tokens.
+        named: whether someone chose the encoder, so that it is known what token ids stand for.
         lengths, sources: binary files that the sidecars are written to.
+
+    Attributes:
+        kind: `text` or `tokens`, which all documents are; None before the first.
+        names: of the sources.
     """
 
     def __init__(
@@ -137,12 +141,15 @@ class ShardScanner:
         root: str,
         columns: Columns,
         encoder: Tokenizer,
+        named: bool,
         lengths: BinaryIO,
         sources: BinaryIO,
     ) -> None:
         self._root = root
         self._columns = columns
         self._encoder = encoder
+        self._named = named
+        self.kind: str | None = None
         self._lengths = lengths
         self._sources = sources
         self.names = SourceNames()
@@ -166,7 +173,6 @@ class ShardScanner:
         return ShardScan(
             uri=uri,
             format=kind,
-            kind=blocks[0].kind if blocks else None,
             size=size,
             digest=digest,
             spans=tuple(block.span for block in blocks),
@@ -181,37 +187,50 @@ class ShardScanner:
                 f"shard {uri} block {span.index} has {table.num_rows} rows where its footer says "
                 f"{span.documents}; the file is damaged: restore it"
             )
-        name = self._columns.value
-        kind, raw = _values(table[name], uri, span, name, self._encoder)
-        lengths = self._encoder.count(raw)
+        kind = self._kind_of(table, uri, span)
+        column, place = table[self._columns.value], f"shard {uri}"
+        if kind == "text":
+            raw = text_block(column, place, span.first)
+            lengths = self._encoder.count(raw)
+        else:
+            raw = _token_ids(column, self._encoder.identity.vocabulary, place, span.first)
+            lengths = raw.lengths
         check_sizes(lengths, f"shard {uri}", span.first)
         self._lengths.write(lengths.astype("<u4").tobytes())
         codes = _codes(table, self._columns, self.names, uri, span)
         self._sources.write(codes.astype("<u2").tobytes())
         digest = logical_digest(raw)
-        return _Block(span=span, kind=kind, digest=digest, tokens=int(lengths.sum()))
+        return _Block(span=span, digest=digest, tokens=int(lengths.sum()))
 
-
-def _values(
-    column: pa.ChunkedArray, uri: str, span: Span, name: str, encoder: Tokenizer
-) -> tuple[str, BlockData]:
-    kind, place, identity = kind_of(column, uri, name), f"shard {uri}", encoder.identity
-    if kind == "text":
-        if identity.name == "ids":
+    def _kind_of(self, table: pa.Table, uri: str, span: Span) -> str:
+        """Return `text` or `tokens`, which the tokenizer must be for and all blocks must be."""
+        name = self._columns.value
+        kind, only_ids = kind_of(table[name], uri, name), self._encoder.identity.name == "ids"
+        if kind == "text" and only_ids:
             raise UsageError(
-                f"{place}: column {name!r} holds text, the tokenizer is for token ids; "
+                f"shard {uri}: column {name!r} holds text, the tokenizer is for token ids; "
                 "use the tokenizer 'bytes'"
             )
-        return kind, text_block(column, place, span.first)
-    if identity.name != "ids":
-        raise UsageError(
-            f"{place}: column {name!r} holds token ids; say of which vocabulary with the "
-            f"tokenizer {IDS_GRAMMAR}, for instance ids:50258:50256:50257"
-        )
-    block = token_block(column, place, span.first)
-    check_token_range(block, identity.vocabulary, place, span.first)
-    values = block.values.astype(token_dtype(identity.vocabulary), copy=False)
-    return kind, BlockData(values=values, offsets=block.offsets)
+        if kind == "tokens" and not self._named:
+            raise UsageError(
+                f"shard {uri}: column {name!r} holds token ids; say of which tokenizer with "
+                f"'{HF_GRAMMAR}' or 'bytes', or of which vocabulary with '{IDS_GRAMMAR}', for "
+                "instance ids:50258:50256:50257"
+            )
+        if table.num_rows and self.kind not in (None, kind):
+            raise CorpusError(
+                f"shard {uri} row {span.first}: column {name!r} holds {kind}, the shards before "
+                f"hold {self.kind}; index the two as corpora of their own"
+            )
+        self.kind = kind if table.num_rows else self.kind
+        return kind
+
+
+def _token_ids(column: pa.ChunkedArray, vocabulary: int, place: str, first: int) -> BlockData:
+    block = token_block(column, place, first)
+    check_token_range(block, vocabulary, place, first)
+    values = block.values.astype(token_dtype(vocabulary), copy=False)
+    return BlockData(values=values, offsets=block.offsets)
 
 
 def _codes(

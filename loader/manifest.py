@@ -32,7 +32,7 @@ from .manifest_format import (
 from .plan import Holdout, Plan
 from .sidecar import Sidecar
 from .sources import Span
-from .tokenizers import Tokenizer
+from .tokenizers import DEFINITION, Tokenizer
 
 DEFAULT_WINDOW = 16
 WINDOW_TOKENS = 64 << 20
@@ -96,7 +96,8 @@ class Manifest:
         """
         directory = Path(path)
         header = read_header(directory)
-        for name in (SHARDS, BLOCKS, *([TOMBSTONES] if header.tombstones else [])):
+        kept = [name for name in (DEFINITION, TOMBSTONES) if name in header.tables]
+        for name in (SHARDS, BLOCKS, *kept):
             _check_table(directory / name, header.tables.get(name))
         for name in (SOURCES, lengths_name(header.tokenizer)):
             if header.documents <= HASHED_SIDECARS:
@@ -278,11 +279,22 @@ class Manifest:
         """
         return self.reader.tokens(block)
 
+    @property
+    def has_text(self) -> bool:
+        """Whether documents can be read as text: stored as such, or decoded from token ids."""
+        return not self.has_token_ids or self.header.tokenizer.decodes
+
+    @property
+    def has_token_ids(self) -> bool:
+        """Whether the shards hold token ids."""
+        return self.header.schema.kind == "tokens"
+
     def block_text(self, block: int) -> pa.Array:
-        """Return the text of `block` as an Arrow large_string array.
+        """Return the text of `block` as an Arrow large_string array; token ids are decoded.
 
         Raises:
-            CorpusError: the corpus holds token ids and no text.
+            CorpusError: the corpus holds ids of an unknown tokenizer and no text.
+            MissingExtra: it holds ids that only the `tokenizers` package can decode.
         """
         return self.reader.text(block)
 
@@ -305,7 +317,8 @@ class Manifest:
 
         Raises:
             NotFound: an ordinal is outside the corpus.
-            CorpusError: `text` of a corpus of token ids.
+            CorpusError: `text` of a corpus of token ids of an unknown tokenizer.
+            MissingExtra: `text` of ids that only the `tokenizers` package can decode.
         """
         wanted = np.asarray(docs, np.int64)
         self._check_docs(wanted)

@@ -25,6 +25,8 @@ from .formats import canonical_json, sha256_hex
 from .tokenizer_identity import TokenizerIdentity
 
 MOST_WORKERS = 4
+DECODED_AT_ONCE = 1 << 20
+"""Tokens that are Python numbers at one time while they are decoded, or one document's."""
 HF_GRAMMAR = "hf:FILE"
 
 
@@ -98,6 +100,21 @@ class HfTokenizer:
         """Return the number of tokens of each document, int64[documents]."""
         return self.encode(text).lengths
 
+    def decode(self, tokens: BlockData) -> BlockData:
+        """Return the UTF-8 text of `tokens`, special tokens as they are written.
+
+        Separator and pad, which stand beside the vocabulary, are no text. Searches decode, training
+        does not, so this runs in the calling process; a search over many shards has workers.
+        """
+        library = _load(self._definition)
+        found: list[bytes] = []
+        for batch in _batches(tokens):
+            texts = library.decode_batch(batch, skip_special_tokens=False)
+            found.extend(text.encode() for text in texts)
+        offsets = np.zeros(len(found) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, found), np.int64, len(found)), out=offsets[1:])
+        return BlockData(values=np.frombuffer(b"".join(found), np.uint8), offsets=offsets)
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_pool": None}
 
@@ -119,6 +136,20 @@ class HfTokenizer:
             if high > low or high == low == 0 == len(text):
                 offsets = text.offsets[low : high + 1]
                 yield text.values[offsets[0] : offsets[-1]].tobytes(), offsets - offsets[0]
+
+
+def _batches(tokens: BlockData) -> Iterable[list[list[int]]]:
+    """Yield the documents as lists, in runs of at most `DECODED_AT_ONCE` tokens or one document."""
+    batch: list[list[int]] = []
+    size = 0
+    for row, length in enumerate(tokens.lengths.tolist()):
+        if batch and size + length > DECODED_AT_ONCE:
+            yield batch
+            batch, size = [], 0
+        batch.append(tokens.document(row).tolist())
+        size += length
+    if batch:
+        yield batch
 
 
 @lru_cache(maxsize=2)

@@ -8,6 +8,9 @@ from typing import Any
 
 from .errors import UsageError
 
+DECODING = frozenset({"bytes", "hf"})
+"""Names of the tokenizers that turn token ids back into text."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenizerIdentity:
@@ -25,6 +28,11 @@ class TokenizerIdentity:
     vocabulary: int
     separator: int | None
     pad: int
+
+    @property
+    def decodes(self) -> bool:
+        """Whether token ids can be made text again with what a manifest directory holds."""
+        return self.name in DECODING
 
     def __post_init__(self) -> None:
         special = [token for token in (self.separator, self.pad) if token is not None]

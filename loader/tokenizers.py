@@ -1,16 +1,19 @@
-"""What turns the bytes of a document into tokens, and the identity a manifest records of it."""
+"""What turns a document's bytes into tokens and back, and the identity a manifest records of it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from .arrays import Int64Array
 from .blocks import BlockData
 from .errors import CorpusError, UsageError
 from .formats import canonical_json, sha256_hex
+from .sources.columns import string_array
 from .tokenizer_hf import HF_GRAMMAR, HfTokenizer
 from .tokenizer_identity import TokenizerIdentity
 
@@ -30,6 +33,9 @@ class Tokenizer(Protocol):
 
     def count(self, text: BlockData) -> Int64Array:
         """Return the number of tokens of each document, int64[documents]."""
+
+    def decode(self, tokens: BlockData) -> BlockData:
+        """Return the UTF-8 text of `tokens` (uint8 values); asked of corpora of token ids."""
 
 
 class ByteTokenizer:
@@ -54,6 +60,18 @@ class ByteTokenizer:
     def count(self, text: BlockData) -> Int64Array:
         """Return the bytes of each document."""
         return text.lengths
+
+    def decode(self, tokens: BlockData) -> BlockData:
+        """Narrow tokens to bytes, without separators and pads; U+FFFD for what is not UTF-8."""
+        values: NDArray[Any] = tokens.values
+        is_byte = values < 256
+        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(is_byte, dtype=np.int64)])
+        found = BlockData(values=values[is_byte].astype(np.uint8), offsets=ends[tokens.offsets])
+        try:
+            string_array(found).validate(full=True)
+        except pa.ArrowException:
+            return _mended(found)
+        return found
 
 
 class TokenIds:
@@ -81,6 +99,13 @@ class TokenIds:
     def count(self, text: BlockData) -> Int64Array:
         """Return the token ids of each document."""
         return text.lengths
+
+    def decode(self, tokens: BlockData) -> BlockData:
+        """Refuse: what the ids stand for is not known."""
+        raise CorpusError(
+            "this corpus holds token ids of an unknown tokenizer and no text; index a text column, "
+            f"or the ids with the tokenizer '{HF_GRAMMAR}' that they were made with"
+        )
 
 
 def resolve_tokenizer(spec: str | Tokenizer) -> Tokenizer:
@@ -127,6 +152,15 @@ def tokenizer_of(identity: TokenizerIdentity, directory: Path) -> Tokenizer:
             f"{identity.digest[:12]} in the manifest; restore the tokenizer, or index anew"
         )
     return found
+
+
+def _mended(text: BlockData) -> BlockData:
+    """Return `text` with U+FFFD in the place of bytes that are not UTF-8."""
+    found = [
+        text.document(row).tobytes().decode("utf-8", "replace").encode() for row in range(len(text))
+    ]
+    offsets = np.cumsum([0, *map(len, found)], dtype=np.int64)
+    return BlockData(values=np.frombuffer(b"".join(found), np.uint8), offsets=offsets)
 
 
 def _token_ids(spec: str, rest: str) -> TokenIds:

@@ -99,17 +99,18 @@ def bad(path: Path, rows: dict[str, Any]) -> Path:
     return path / "a.parquet"
 
 
-BAD_COLUMNS: dict[str, tuple[dict[str, Any], str, str]] = {
+BAD_COLUMNS: dict[str, tuple[dict[str, Any], str | None, str]] = {
     "missing": ({"body": ["a"]}, "bytes", "has no column 'text'; it has body"),
     "null": ({"text": ["a", "b", "c", None]}, "bytes", "row 3 is null"),
     "numbers": ({"text": [1, 2]}, "bytes", "is int64, neither text nor lists of integers"),
     "binary": ({"text": [b"a"]}, "bytes", "is binary, neither text"),
-    "tokens without a vocabulary": ({"text": [[1]]}, "bytes", "ids:VOCABULARY:SEPARATOR:PAD"),
+    "tokens without a vocabulary": ({"text": [[1]]}, None, "ids:VOCABULARY:SEPARATOR:PAD"),
     "text with ids": ({"text": ["a"]}, "ids:9:7:8", "holds text, the tokenizer is for token ids"),
     "null list": ({"text": [[1], None]}, "ids:9:7:8", "row 1 is null"),
     "null token": ({"text": [[1], [2], [1, None]]}, "ids:9:7:8", "row 2 has a null among"),
     "negative token": ({"text": [[1], [2], [3, -1]]}, "ids:9:7:8", "row 2 holds token -1"),
     "token too large": ({"text": [[1], [9]]}, "ids:9:7:8", "row 1 holds token 9, outside"),
+    "token that is no byte": ({"text": [[1], [258]]}, "bytes", "row 1 holds token 258, outside"),
     "floats": ({"text": [[0.5]]}, "ids:9:7:8", "neither text nor lists of integers"),
 }
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from ...loader.arrays import Int64Array
-from ...loader.errors import MismatchError, NotFound, ShardwardError, UsageError
+from ...loader.blocks import BlockData
+from ...loader.errors import MismatchError, NotFound, UsageError
 from ...loader.manifest import Manifest
 from ...loader.run import Run
+from ...loader.sources.columns import string_array, text_block, token_block
+from ...loader.tokenizers import Tokenizer
 
 CONTEXT = 60
 LONGEST = 400
+TOKEN_CHARACTERS = 6
+"""Characters that one token is counted as, so that as much of the surroundings is shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,43 +130,56 @@ def with_names(manifest: Manifest | None, rows: pa.Table) -> pa.Table:
 def excerpts(manifest: Manifest, rows: pa.Table, *, context: int = CONTEXT) -> list[Excerpt | None]:
     """Return the text of each row's token span, marked within its surroundings.
 
-    Exact for byte tokens. Other tokenizers and corpora of token ids give the token ids as words,
-    since token borders cannot be found in a text.
+    Tokens are decoded up to either edge of the span, so a character of which an edge cuts the
+    bytes stands whole on the right of it. Ids of an unknown tokenizer are shown as words.
 
     Raises:
+        MissingExtra: only the `tokenizers` package can decode the tokens.
         NotFound: a document is outside the corpus.
         CorruptBlock: a shard no longer holds what was indexed.
     """
     docs = np.unique(rows["doc"].to_numpy())
-    exact = manifest.header.tokenizer.name == "bytes"
-    table = manifest.documents(docs, ("text",) if exact else ("tokens",))
-    content: Mapping[int, object] = dict(
-        zip(table["doc"].to_pylist(), table["text" if exact else "tokens"].to_pylist(), strict=True)
-    )
-    spans = zip(
-        rows["doc"].to_pylist(),
-        rows["token_start"].to_pylist(),
-        rows["token_end"].to_pylist(),
-        strict=True,
-    )
-    return [_excerpt(content.get(doc), start, end, context) for doc, start, end in spans]
+    data = _tokens(manifest, docs)
+    near = context if manifest.header.tokenizer.name == "bytes" else context // TOKEN_CHARACTERS
+    found: list[Excerpt | None] = []
+    columns = (rows[name].to_pylist() for name in ("doc", "token_start", "token_end"))
+    for doc, start, end in zip(*columns, strict=True):
+        tokens = data.document(int(np.searchsorted(docs, doc)))
+        parts = tokens[max(0, start - near) : start], tokens[start:end], tokens[end : end + near]
+        if manifest.header.tokenizer.decodes:
+            found.append(_decoded(manifest.tokenizer, parts))
+        else:
+            before, span, after = (" ".join(map(str, part.tolist())) for part in parts)
+            found.append(Excerpt(before=before, span=_shortened(span), after=after))
+    return found
 
 
-def _excerpt(content: object, start: int, end: int, context: int) -> Excerpt | None:
-    if isinstance(content, str):
-        data = content.encode("utf-8", "surrogatepass")
-        parts = data[max(0, start - context) : start], data[start:end], data[end : end + context]
-        before, span, after = (part.decode("utf-8", "replace") for part in parts)
-    elif isinstance(content, list):
-        words = [str(token) for token in content]
-        near = context // 6
-        before = " ".join(words[max(0, start - near) : start])
-        span = " ".join(words[start:end])
-        after = " ".join(words[end : end + near])
-    elif content is None:
-        return None
-    else:
-        raise ShardwardError(f"a document is a {type(content).__name__}, not text or tokens")
-    if len(span) > LONGEST:
-        span = f"{span[: LONGEST // 2]} … {span[-LONGEST // 2 :]}"
-    return Excerpt(before=before, span=span, after=after)
+def _tokens(manifest: Manifest, docs: Int64Array) -> BlockData:
+    """Return the tokens of documents; bytes of a text corpus stay bytes, a quarter the size."""
+    if manifest.header.tokenizer.name == "bytes" and not manifest.has_token_ids:
+        return text_block(manifest.documents(docs, ("text",))["text"], "corpus", 0)
+    column = manifest.documents(docs, ("tokens",))["tokens"]
+    return token_block(column, "corpus", 0)
+
+
+def _decoded(tokenizer: Tokenizer, parts: Sequence[NDArray[Any]]) -> Excerpt:
+    # What ends within a character decodes to U+FFFD there, so the texts agree up to it alone.
+    edges = np.cumsum([len(part) for part in parts])
+    whole = np.concatenate(parts)
+    three = BlockData(
+        values=np.concatenate([whole[:edge] for edge in edges]),
+        offsets=np.concatenate([[0], np.cumsum(edges)]),
+    )
+    before, upto, text = string_array(tokenizer.decode(three)).to_pylist()
+    start, end = (_agreeing(part, text) for part in (before, upto))
+    return Excerpt(before=text[:start], span=_shortened(text[start:end]), after=text[end:])
+
+
+def _agreeing(part: str, text: str) -> int:
+    """Return how many characters `part` and `text` begin with alike."""
+    pairs = enumerate(zip(part, text, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(part), len(text)))
+
+
+def _shortened(span: str) -> str:
+    return span if len(span) <= LONGEST else f"{span[: LONGEST // 2]} … {span[-LONGEST // 2 :]}"

@@ -70,7 +70,7 @@ def unreadable_documents(entries: Sequence[Entry]) -> Documents:
 
 def block_contents(manifest: Manifest, block: int) -> list[bytes]:
     """Return what each document of a block is made of, as bytes for `content_hash`."""
-    if manifest.header.schema.kind == "text":
+    if not manifest.has_token_ids:
         return [str(text).encode() for text in manifest.block_text(block).to_pylist()]
     data = manifest.open_block(block)
     return [data.document(i).astype("<u4").tobytes() for i in range(len(data))]

@@ -134,7 +134,7 @@ def _shares(incident: Incident, manifest: Manifest) -> Shares | None:
     What a person left out is no evidence: it would confirm any decision by itself.
     """
     identified = incident.last("identify")
-    if identified is None or manifest.header.schema.kind != "text":
+    if identified is None or not manifest.has_text:
         return None
     window = incident.evidence(identified, "window")
     documents, controls = window["documents"], window["control_documents"]

@@ -75,7 +75,7 @@ def find_suspects(
     Returns:
         The suspects, the most suspicious first, and who of them was acquitted; none without text.
     """
-    if manifest.header.schema.kind != "text":
+    if not manifest.has_text:
         return [], []
     losses = document_losses(OnBranch(ledger, branch), window.first, window.last)
     suspects = triage(manifest, window.docs, window.controls, losses=losses)
@@ -169,7 +169,7 @@ def suspects_json(
     Reads the documents once. Texts are cut to 240 characters a span, 8 spans a document.
     """
     docs = [suspect.doc for suspect in suspects]
-    columns = ("id", "text") if manifest.header.schema.kind == "text" else ("id",)
+    columns = ("id", "text") if manifest.has_text else ("id",)
     rows = manifest.documents(docs, columns=columns).to_pylist()
     return {
         "suspects": [

@@ -168,7 +168,7 @@ def _pieces(segments: pa.Table, manifest: Manifest, texts: bool) -> list[Piece]:
     docs = totals["doc"].to_numpy()
     if not len(docs):
         return []
-    with_text = texts and manifest.header.schema.kind == "text"
+    with_text = texts and manifest.has_text
     rows = manifest.documents(docs, columns=("text",) if with_text else ())
     content: Sequence[str | None] = [None] * len(docs)
     if with_text:

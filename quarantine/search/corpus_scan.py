@@ -15,8 +15,8 @@ from .engine import executor
 from .features import measure
 from .findings import Finding
 from .opinions import Panel
-from .texts import block_chunk, documents_chunk, has_text
-from .token_repeats import token_findings
+from .texts import block_chunk, documents_chunk
+from .token_repeats import periods_of, token_findings
 from .usage import Usage, judge, usage_of
 
 if TYPE_CHECKING:
@@ -98,18 +98,12 @@ def examine_documents(
     """
     ordinals = np.asarray(docs, dtype=np.int64)
     chunk, sources = documents_chunk(manifest, ordinals)
-    report = ScanReport()
-    if has_text(manifest):
+    report = ScanReport(findings=periods_of(manifest, ordinals))
+    if manifest.has_text:
         report.findings.extend(detect_chunk(chunk, measure(chunk), ordinals))
         if panel is not None:
             found, report.problems = panel_findings(chunk, ordinals, sources, panel)
             report.findings.extend(found)
-    else:
-        table = manifest.documents(ordinals, columns=("tokens",))
-        tokens = table["tokens"].combine_chunks()
-        report.findings.extend(
-            token_findings(tokens.values.to_numpy(), tokens.offsets.to_numpy(), ordinals)
-        )
     place = {doc: i for i, doc in enumerate(ordinals.tolist())}
     report.findings.sort(key=lambda finding: place[finding.doc])
     return report
@@ -150,19 +144,21 @@ def _block(
     first, last = (int(d) for d in manifest.geometry().first_document[block : block + 2])
     docs = np.arange(first, last, dtype=np.int64)
     names = [manifest.source_names[code] for code in manifest.sources(first, last).tolist()]
-    if not has_text(manifest):
+    source_of, found = dict(zip(docs.tolist(), names, strict=True)), []
+    if manifest.has_token_ids:
         data = manifest.open_block(block)
         found = list(token_findings(data.values, data.offsets, docs))
-        return found, Usage(), dict(zip(docs.tolist(), names, strict=True)), []
+    if not manifest.has_text:
+        return found, Usage(), source_of, []
     chunk = block_chunk(manifest, block)
     features = measure(chunk)
-    found = list(detect_chunk(chunk, features, docs))
+    found.extend(detect_chunk(chunk, features, docs))
     problems: list[str] = []
     if panel is not None:
         more, problems = panel_findings(chunk, docs, names, panel)
         found.extend(more)
     usage = usage_of(features, names)
-    return found, usage, dict(zip(docs.tolist(), names, strict=True)), problems
+    return found, usage, source_of, problems
 
 
 def block_tasks(manifest: Manifest) -> Iterator[tuple[int, int]]:

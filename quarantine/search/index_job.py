@@ -10,7 +10,7 @@ from ...loader.errors import CorpusError
 from .engine import executor
 from .rows import IndexRows, index_chunk, join_rows
 from .sidecar import usable_sidecar, write_sidecar
-from .texts import block_chunk, has_text
+from .texts import block_chunk
 
 if TYPE_CHECKING:
     from ...loader.manifest import Manifest
@@ -94,5 +94,5 @@ def read_shard(manifest: Manifest, shard: int) -> IndexRows:
     """
     found = manifest.shards[shard]
     blocks = range(found.first_block, found.first_block + found.blocks)
-    junk = has_text(manifest)
+    junk = manifest.has_text
     return join_rows([index_chunk(block_chunk(manifest, block), junk=junk) for block in blocks])

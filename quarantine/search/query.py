@@ -19,7 +19,7 @@ from .likeness import Likeness, learn
 from .near import least_matches
 from .rows import DECIDING, EMPTY_HASH, IndexRows, index_chunk, join_rows
 from .signature import current_scheme, shingle_set
-from .texts import block_chunk, documents_chunk, has_text
+from .texts import block_chunk, documents_chunk
 
 if TYPE_CHECKING:
     from ...loader.manifest import Manifest
@@ -88,7 +88,7 @@ def build_query(
         )
     docs = np.unique(np.asarray(query_docs, dtype=np.int64))
     chunk, _ = documents_chunk(manifest, docs)
-    rows = index_chunk(chunk, junk=has_text(manifest))
+    rows = index_chunk(chunk, junk=manifest.has_text)
     known, likeness = _junk(manifest, rows, docs) if "junk" in kinds else ((), None)
     hashes = [rows.hashes[row].tobytes() for row in range(len(rows))]
     return Query(

@@ -1,7 +1,7 @@
 """The documents of a corpus as text chunks, whatever the corpus holds.
 
-A corpus of token ids has no text: each id becomes a word, so that copies are found by the same
-shingles; only what is said about characters has no meaning there.
+Token ids are decoded by the manifest's tokenizer. Where it is unknown each id becomes a word, so
+that copies are found by the same shingles; only what is said about characters has no meaning there.
 """
 
 from __future__ import annotations
@@ -20,18 +20,13 @@ if TYPE_CHECKING:
     from ...loader.manifest import Manifest
 
 
-def has_text(manifest: Manifest) -> bool:
-    """Return whether the corpus holds text, not token ids."""
-    return manifest.header.schema.kind == "text"
-
-
 def block_chunk(manifest: Manifest, block: int, most: int | None = None) -> TextChunk:
     """Return the documents of a block, or its first `most`.
 
     Raises:
         CorruptBlock: the shard no longer holds what was indexed.
     """
-    if has_text(manifest):
+    if manifest.has_text:
         return _single(manifest.block_text(block).slice(0, most))
     data = manifest.open_block(block)
     last = len(data.offsets) - 1 if most is None else min(most, len(data.offsets) - 1)
@@ -47,7 +42,7 @@ def documents_chunk(
     Raises:
         NotFound: a document is outside the corpus.
     """
-    column = "text" if has_text(manifest) else "tokens"
+    column = "text" if manifest.has_text else "tokens"
     table = manifest.documents(docs, columns=(column,))
     sources: list[str] = table["source"].to_pylist()
     if not table.num_rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +11,23 @@ from numpy.typing import NDArray
 from .findings import Finding
 from .kernels_periods import word_period
 
+if TYPE_CHECKING:
+    from ...loader.manifest import Manifest
+
 REPEATS = 32
 NAME, VERSION, FAMILY = "token-period", 1, "repetition"
+
+
+def periods_of(manifest: Manifest, docs: NDArray[np.int64]) -> list[Finding]:
+    """Return the findings over the token ids of `docs`; none of a corpus that is stored as text.
+
+    Raises:
+        NotFound: a document is outside the corpus.
+    """
+    if not manifest.has_token_ids or not len(docs):
+        return []
+    tokens = manifest.documents(docs, columns=("tokens",))["tokens"].combine_chunks()
+    return list(token_findings(tokens.values.to_numpy(), tokens.offsets.to_numpy(), docs))
 
 
 def token_findings(

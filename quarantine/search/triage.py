@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .columns import TextChunk, chunk_of
-from .corpus_scan import scan_documents
 from .detectors import detect_chunk, panel_findings
 from .features import measure
 from .findings import DECISIVE, Finding, Suspect
@@ -25,7 +24,8 @@ from .foreign import ForeignFailure, foreign
 from .language import UnusualLanguage, installed_model, usual_languages
 from .near import Pair, pairs_within
 from .opinions import Panel, panel
-from .texts import documents_chunk, has_text
+from .texts import documents_chunk
+from .token_repeats import periods_of
 
 if TYPE_CHECKING:
     from ...loader.manifest import Manifest
@@ -102,9 +102,10 @@ def _findings(
     sources: Sequence[str],
     opinions: Panel,
 ) -> list[Finding]:
-    if not has_text(manifest):
-        return scan_documents(manifest, docs) if len(docs) else []
-    found = list(detect_chunk(chunk, measure(chunk), docs))
+    periods = periods_of(manifest, docs)
+    if not manifest.has_text:
+        return periods
+    found = [*periods, *detect_chunk(chunk, measure(chunk), docs)]
     return found + panel_findings(chunk, docs, sources, opinions)[0]
 
 
