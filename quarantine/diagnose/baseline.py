@@ -53,7 +53,9 @@ class Baseline:
 
     def transform(self, value: float) -> float:
         """Return `value` on the baseline's scale: its logarithm for a gradient norm."""
-        return math.log(max(value, 1e-30)) if self._logarithm else value
+        if self._logarithm:
+            return math.log(value if value > 1e-30 else 1e-30)
+        return value
 
     def expect(self, step: int) -> tuple[float, float]:
         """Return the (prediction, standard deviation) for `step`, on the baseline's scale."""
@@ -65,8 +67,9 @@ class Baseline:
         # a loss that nobody has seen.
         last = self._last
         if x > last:
-            first = float(self._x[max(self._end - self.window, 0)])
-            x = min(x, last + (last - first) / 4)
+            first = self._x.item(self._end - self.window if self._end > self.window else 0)
+            furthest = last + (last - first) / 4
+            x = min(x, furthest)
         return level + slope * (x - centre), deviation
 
     @property
@@ -163,17 +166,23 @@ class Baseline:
         first = self._end - self.points
         x, y = self._x[first : self._end], self._y[first : self._end]
         count = len(x)
-        centre, mean = float(x.sum()) / count, float(y.sum()) / count
+        centre, mean = float(np.add.reduce(x)) / count, float(np.add.reduce(y)) / count
         away = x - centre
         spread = float(away @ away)
         slope = float(away @ y) / spread if spread > 0 else 0.0
-        rest = y - (mean + slope * away)
+        # The arrays of this point are used up in place: allocations are most of the cost.
+        away *= slope
+        away += mean
+        rest = np.subtract(y, away, out=away)
+        newest = rest[-max(8, self.window // 8) :].copy()
         middle = _median(rest)
+        rest -= middle
+        spread = _median(np.abs(rest, out=rest))
         # A scale from few points is often too small; the margin fades as points come in.
-        deviation = MAD_TO_SD * _median(np.abs(rest - middle)) * (1 + SMALL_SAMPLE / count)
+        deviation = MAD_TO_SD * spread * (1 + SMALL_SAMPLE / count)
         # Where a steep curve bends away from the line, the newest points lie above it; the
         # prediction follows them up, never down, so a bend is not taken for a rise.
-        bend = max(0.0, _median(rest[-max(8, self.window // 8) :]) - middle)
+        bend = max(0.0, _median(newest) - middle)
         scale = abs(mean) if self._relative else 1.0
         return centre, slope, mean + middle + bend, max(deviation, self._floor * scale, 1e-12)
 
@@ -227,7 +236,7 @@ class Trail:
 
 
 def _median(values: NDArray[np.float64]) -> float:
+    """Return the upper median of `values`, and leave them in another order."""
     half = len(values) // 2
-    ordered = values.copy()
-    ordered.partition(half)
-    return float(ordered[half])
+    values.partition(half)
+    return values.item(half)

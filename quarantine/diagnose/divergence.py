@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from .config import MonitorConfig
@@ -65,8 +65,8 @@ class ClimbRule:
         self._seen += 1
         if len(self._last) < 16 or self._seen % EVERY:
             return None
-        self._level = level = median(self._last)
-        noise = 1.4826 * median([abs(value - level) for value in self._last])
+        self._level = level = _median(self._last)
+        noise = 1.4826 * _median([abs(value - level) for value in self._last])
         if level < self._best:
             self._best, self._best_step = level, step
         wandering = NOISE_MARGIN + WANDERS * correlation**4
@@ -111,3 +111,9 @@ class ClimbRule:
         self._seen = state["seen"]
         self._above_since, self._armed = state["above_since"], state["armed"]
         self._level = state["level"]
+
+
+def _median(values: Iterable[float]) -> float:
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2

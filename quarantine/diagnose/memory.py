@@ -32,17 +32,28 @@ class Memory:
     @property
     def correlation(self) -> float:
         """The correlation of neighbours, from 0 (none, or alternating) to 0.95."""
-        return min(max(self._product / self._square, 0.0), LARGEST)
+        correlation = self._product / self._square
+        if correlation > 0.0:
+            return correlation if correlation < LARGEST else LARGEST
+        return 0.0
 
     def innovation(self, z: float, before: float) -> float:
         """Return what is new in `z` after `before`, in standard deviations of the new part."""
         correlation = self.correlation
-        carried = min(max(before, -CARRIED), CARRIED)
+        carried = before
+        if before > CARRIED:
+            carried = CARRIED
+        elif before < -CARRIED:
+            carried = -CARRIED
         return (z - correlation * carried) / math.sqrt(1 - correlation * correlation)
 
     def add(self, z: float) -> None:
         """Count a deviation that belongs to no event."""
-        held = min(max(z, -HELD), HELD)
+        held = z
+        if z > HELD:
+            held = HELD
+        elif z < -HELD:
+            held = -HELD
         if self._last is not None:
             self._product = DECAY * self._product + held * self._last
             self._square = DECAY * self._square + held * held

@@ -106,8 +106,9 @@ class Monitor:
         step, values = observation.step, observation.values
         loss, gradient = values.pop(LOSS, None), values.pop("grad_norm", None)
         noted = self._step(step, values, observation.announced)
-        others = {name: value for name, value in values.items() if name not in WATCHED}
-        self._extras.update(step, others)
+        if values:
+            others = {name: value for name, value in values.items() if name not in WATCHED}
+            self._extras.update(step, others)
         if gradient is not None:
             noted += self._kept(self._trouble.norm(step, gradient))
         if loss is not None and self._last_loss_step != step:
@@ -118,11 +119,11 @@ class Monitor:
 
     def _step(self, step: int, extras: Mapping[str, float], announced: str | None) -> list[Event]:
         """Notice what the step brings besides its loss."""
-        jump = self._context.changed(step, extras)
+        jump = self._context.changed(step, extras) if extras else None
         what, since = (str(jump), jump.step) if jump else ("", step)
         if step <= self.config.warmup_steps:
             what = ""
-        events = []
+        events: list[Event] = []
         if self._last_step is not None and step < self._last_step:
             what, since = f"{STEPS_BACK} from {self._last_step} to {step}", step
             events += self._kept(self._left_behind(self._last_step, step))
@@ -133,7 +134,9 @@ class Monitor:
                 step=step, signal=announced or what, announced=planned
             )
             events += self._kept([self._records.change(since, step, announced or what)])
-        return [*events, *self._kept(self._trouble.scale(step, extras))]
+        if extras:
+            events += self._kept(self._trouble.scale(step, extras))
+        return events
 
     def _left_behind(self, last: int, step: int) -> list[Event]:
         """End what is open, since the run was rewound from step `last` to `step`."""
@@ -158,7 +161,7 @@ class Monitor:
         if not is_finite(loss):
             return self._kept(self._trouble.broken(step))
         healed = self._kept(self._trouble.finite(step))
-        return [*healed, *self._finite_loss(step, loss, gradient)]
+        return healed + self._finite_loss(step, loss, gradient)
 
     def _finite_loss(self, step: int, loss: float, gradient: float | None) -> list[Event]:
         if self.config.rule == "classic":
@@ -175,7 +178,8 @@ class Monitor:
             self._climb.restart()
             return self._kept(collapsed)
         changed = self._rule.judge(step, loss, gradient, self._records.next_number)
-        changed = self._kept([each for event in changed for each in self._explained(event)])
+        if changed:
+            changed = self._kept([each for event in changed for each in self._explained(event)])
         if settling is not None:
             changed += self._kept(self._settle(settling, step, loss, None))
         changed += self._kept(self._slow(step, loss))
@@ -270,6 +274,8 @@ class Monitor:
 
         It is done at once, since the number of the next event follows from those recorded.
         """
+        if not events:
+            return events
         told = []
         for event in events:
             before = self._records.get(event.number)

@@ -45,7 +45,8 @@ class SpikeRule:
         self._recent.append(point)
         if self.recovery is not None:
             return self._follow(self.recovery, point, number)
-        self._fresh = min(self._fresh + 1, HISTORY)
+        if self._fresh < HISTORY:
+            self._fresh += 1
         self._quiet = 0 if point.z > LEAST_PEAK else self._quiet + 1
         if self._quiet < self.config.persist and (self._persists() or self._agrees(point)):
             page = self._page(point, self._blip.number if self._blip else number)

@@ -24,7 +24,7 @@ class Item(Protocol):
 Value = float | SupportsFloat | Item
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class Observation:
     """One step's values on the host, and the planned change that was announced for it."""
 
@@ -47,7 +47,7 @@ class _Waiting:
         for arrival in self.arrivals:
             arrival.synchronize()
         values = {name: number(value) for name, value in self.values.items()}
-        return Observation(step=self.step, announced=self.announced, values=values)
+        return Observation(self.step, self.announced, values)
 
 
 class Inbox:
@@ -61,10 +61,15 @@ class Inbox:
     ) -> list[Observation]:
         """Return the observations that are complete: an earlier step's, and this one's if all
         of its values lie on the host."""
-        ready = self.flush()
+        ready = self.flush() if self._waiting is not None else []
+        for value in values.values():
+            if type(value) is not float:
+                break
+        else:
+            return [*ready, Observation(step, announced, dict(values))]
         if not any(map(_on_device, values.values())):
             numbers = {name: number(value) for name, value in values.items()}
-            return [*ready, Observation(step=step, announced=announced, values=numbers)]
+            return [*ready, Observation(step, announced, numbers)]
         waiting = _Waiting(step=step, announced=announced, values=dict(values))
         kinds = set()
         for name, value in values.items():

@@ -22,9 +22,9 @@ STRICTER = 4.0
 TALLER = 3.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class Point:
-    """One judged observation.
+    """One judged observation; it is not changed, only cheaper to make than a frozen one.
 
     `z` and `gradient_z` are deviations of the loss and of the log gradient norm from their
     trends, in standard deviations of the run's noise; `gradient_ratio` is the norm over its
@@ -88,16 +88,7 @@ class Yardstick:
         surprise = self.tail.surprise(news)
         if last is not None and before > OUTLIER and z > OUTLIER and earlier <= OUTLIER:
             surprise = self._second(surprise, news, step - last.step)
-        return Point(
-            step=step,
-            loss=loss,
-            gradient=gradient,
-            z=z,
-            gradient_z=gradient_z,
-            gradient_ratio=ratio,
-            news=news,
-            surprise=surprise,
-        )
+        return Point(step, loss, gradient, z, gradient_z, ratio, news, surprise)
 
     def _second(self, surprise: float, news: float, apart: int) -> float:
         """Return the surprise of an outlier right after another, logged `apart` steps before.
@@ -161,7 +152,7 @@ class Yardstick:
             return 0.0, 1.0
         predicted, deviation = self.gradient.expect(step)
         away = self.gradient.transform(gradient) - predicted
-        return away / deviation, math.exp(min(away, 60.0))
+        return away / deviation, math.exp(away if away < 60.0 else 60.0)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything learned, as JSON."""
