@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 from helpers_search import SCRIPTS, corpus, edited, prose
@@ -16,6 +17,7 @@ from helpers_tokens import byte_level_bpe, encoded, token_corpus
 from shardward.cli.main import cli
 from shardward.loader import Manifest, ShardLoader, build_manifest
 from shardward.loader.run import Run
+from shardward.quarantine.ledger.names import Excerpt, excerpts
 from shardward.quarantine.search.corpus_scan import scan_corpus, scan_documents
 from shardward.quarantine.search.index_job import build_signatures, read_shard
 from shardward.quarantine.search.sidecar import read_sidecar, usable_sidecar
@@ -173,3 +175,13 @@ def test_shown_texts_name_the_extra_where_nothing_can_decode(
     needs_package = manifest.header.tokenizer.name == "hf"
     assert (result.exit_code != 0) == needs_package
     assert ("shardward[hf]" in result.output) == needs_package
+
+
+def test_a_character_that_two_spans_share_stands_whole_in_the_second(tmp_path: Path) -> None:
+    found = token_corpus(tmp_path, encoded(None, ["a😀b", "c"]), "bytes")
+    rows = pa.table({"doc": [0, 0], "token_start": [0, 3], "token_end": [3, 7]})
+
+    assert excerpts(found, rows) == [
+        Excerpt(before="", span="a", after="😀b"),
+        Excerpt(before="a", span="😀b", after=""),
+    ]
