@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,6 +49,13 @@ class BlockData:
         parts = [self.document(row) for row in rows.tolist()]
         values = np.concatenate(parts) if parts else self.values[:0]
         return BlockData(values=values, offsets=offsets)
+
+
+def joined(documents: Iterable[bytes]) -> BlockData:
+    """Return documents of bytes as a block of uint8 values."""
+    found = list(documents)
+    offsets = np.cumsum([0, *map(len, found)], dtype=np.int64)
+    return BlockData(values=np.frombuffer(b"".join(found), np.uint8), offsets=offsets)
 
 
 def logical_digest(block: BlockData) -> bytes:

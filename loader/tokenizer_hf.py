@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from .arrays import Int64Array
-from .blocks import BlockData, token_dtype
+from .blocks import BlockData, joined, token_dtype
+from .byte_text import ByteTable
 from .errors import CorpusError, MissingExtra, UsageError
 from .formats import canonical_json, sha256_hex
 from .tokenizer_identity import TokenizerIdentity
@@ -106,14 +107,15 @@ class HfTokenizer:
         Separator and pad, which stand beside the vocabulary, are no text. Searches decode, training
         does not, so this runs in the calling process; a search over many shards has workers.
         """
+        table = _byte_table(self._definition, self._identity.vocabulary)
+        if table is not None:
+            return table.decode(tokens)
         library = _load(self._definition)
-        found: list[bytes] = []
-        for batch in _batches(tokens):
-            texts = library.decode_batch(batch, skip_special_tokens=False)
-            found.extend(text.encode() for text in texts)
-        offsets = np.zeros(len(found) + 1, np.int64)
-        np.cumsum(np.fromiter(map(len, found), np.int64, len(found)), out=offsets[1:])
-        return BlockData(values=np.frombuffer(b"".join(found), np.uint8), offsets=offsets)
+        return joined(
+            text.encode()
+            for batch in _batches(tokens)
+            for text in library.decode_batch(batch, skip_special_tokens=False)
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_pool": None}
@@ -162,6 +164,11 @@ def _load(definition: bytes) -> Any:
         raise UsageError(
             f"the tokenizer definition cannot be used ({error}); give a tokenizer.json"
         ) from error
+
+
+@lru_cache(maxsize=2)
+def _byte_table(definition: bytes, vocabulary: int) -> ByteTable | None:
+    return ByteTable.of(_load(definition), vocabulary)
 
 
 def _encode(

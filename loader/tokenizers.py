@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from .arrays import Int64Array
 from .blocks import BlockData
+from .byte_text import utf8_only
 from .errors import CorpusError, UsageError
 from .formats import canonical_json, sha256_hex
-from .sources.columns import string_array
 from .tokenizer_hf import HF_GRAMMAR, HfTokenizer
 from .tokenizer_identity import TokenizerIdentity
 
@@ -66,12 +65,8 @@ class ByteTokenizer:
         values: NDArray[Any] = tokens.values
         is_byte = values < 256
         ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(is_byte, dtype=np.int64)])
-        found = BlockData(values=values[is_byte].astype(np.uint8), offsets=ends[tokens.offsets])
-        try:
-            string_array(found).validate(full=True)
-        except pa.ArrowException:
-            return _mended(found)
-        return found
+        narrow = values[is_byte].astype(np.uint8)
+        return utf8_only(BlockData(values=narrow, offsets=ends[tokens.offsets]))
 
 
 class TokenIds:
@@ -152,15 +147,6 @@ def tokenizer_of(identity: TokenizerIdentity, directory: Path) -> Tokenizer:
             f"{identity.digest[:12]} in the manifest; restore the tokenizer, or index anew"
         )
     return found
-
-
-def _mended(text: BlockData) -> BlockData:
-    """Return `text` with U+FFFD in the place of bytes that are not UTF-8."""
-    found = [
-        text.document(row).tobytes().decode("utf-8", "replace").encode() for row in range(len(text))
-    ]
-    offsets = np.cumsum([0, *map(len, found)], dtype=np.int64)
-    return BlockData(values=np.frombuffer(b"".join(found), np.uint8), offsets=offsets)
 
 
 def _token_ids(spec: str, rest: str) -> TokenIds:

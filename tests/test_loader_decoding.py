@@ -18,6 +18,7 @@ from shardward.loader.blocks import BlockData
 from shardward.loader.errors import CorpusError, IntegrityError, MissingExtra, UsageError
 from shardward.loader.rebuilt import rebuilt_manifest
 from shardward.loader.sources.columns import string_array
+from shardward.loader.tokenizer_hf import HfTokenizer
 from shardward.loader.tokenizers import ByteTokenizer
 
 TEXTS = ["the cat sat", "", "on the mat\nand the cat sat again", "ünïcode 漢字 😀", "the end"] * 5
@@ -176,3 +177,42 @@ def test_tombstones_of_a_rebuilt_corpus_have_no_text(manifest: Manifest, tmp_pat
     rebuilt = rebuilt_manifest(manifest, tmp_path / "left", tmp_path / "rebuilt", gone=gone)
 
     assert text_of(rebuilt) == ["" if doc in gone else text for doc, text in enumerate(TEXTS)]
+
+
+def test_any_ids_decode_as_the_library_decodes_them(tmp_path: Path) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    definition = byte_level_bpe(tmp_path / "made.json", [*TEXTS, "naïve 漢字 "], 290)
+    library = tokenizers.Tokenizer.from_file(str(definition))
+    library.add_special_tokens(["<é漢>"])
+    library.save(str(definition))
+    rng = np.random.default_rng(4)
+    documents = [rng.integers(0, 291, rng.integers(0, 12)).tolist() for _ in range(3000)]
+
+    found = HfTokenizer.read(definition).decode(tokens_of(documents))
+
+    assert string_array(found).to_pylist() == library.decode_batch(
+        documents, skip_special_tokens=False
+    )
+
+
+def test_other_decoders_decode_by_the_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    pieces = {"▁the": 0, "▁cat": 1, "s": 2, "<s>": 3, "<0xE6>": 4, "<0xBC>": 5, "<0xA2>": 6}
+    library = tokenizers.Tokenizer(tokenizers.models.WordLevel(pieces, unk_token="<s>"))
+    library.decoder = tokenizers.decoders.Sequence(
+        [
+            tokenizers.decoders.Replace("▁", " "),
+            tokenizers.decoders.ByteFallback(),
+            tokenizers.decoders.Fuse(),
+        ]
+    )
+    library.save(str(tmp_path / "made.json"))
+    monkeypatch.setattr("shardward.loader.tokenizer_hf.DECODED_AT_ONCE", 3)
+    documents = [[0, 1, 2], [], [3, 0, 4, 5, 6, 7], [8, 1], [2]]
+
+    found = token_corpus(tmp_path, documents, f"hf:{tmp_path / 'made.json'}", rows=2)
+
+    assert text_of(found) == [" the cats", "", "<s> the漢", " cat", "s"]
+    assert text_of(found) == library.decode_batch(documents, skip_special_tokens=False)
