@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from ..quarantine.diagnose.compare import Comparison
 from ..quarantine.diagnose.compare import compare as compare_runs
 from ..quarantine.diagnose.config import MonitorConfig
 from ..quarantine.diagnose.events import Event
-from ..quarantine.diagnose.fragility import Fragility, fragility
+from ..quarantine.diagnose.judged import Judged, judge_log
 from ..quarantine.diagnose.picture import png_chart
 from ..quarantine.diagnose.replay import detect
 from ..quarantine.diagnose.signals import Log, read_log
@@ -24,6 +26,7 @@ from .output import emit, json_option, progress, say, table
 
 EXIT_FOUND = 3
 PROGRESS_ROWS = 200_000
+PROGRESS_BYTES = 64 << 20
 
 
 @click.group()
@@ -96,26 +99,27 @@ def check(
     """
     if plot is not None and plot.suffix not in (".html", ".png"):
         raise UsageError(f"--plot {plot} must end in .html or .png")
-    log, events = _events(file, options)
-    for note in log.notes:
+    found = judge_log(
+        file, partial(_config, options), partial(_watch, file), columns=_chosen(options)
+    )
+    for note in found.notes:
         say(f"{file.name}: {note}")
-    _say_if_unjudged(log, _config(log, options))
-    fragile = fragility(log.series["loss"], events)
-    shown = [event for event in events if event.page or blips or event.kind != "blip"]
+    _say_if_unjudged(found)
+    shown = [event for event in found.events if event.page or blips or event.kind != "blip"]
     payload = {
         "file": str(file),
-        "points": len(log.series["loss"]),
-        "signals": sorted(log.series),
-        "skipped": list(log.skipped),
-        "notes": list(log.notes),
-        "blips": sum(event.kind == "blip" for event in events),
-        "pages": sum(event.page for event in events),
-        "fragility": fragile.to_json(),
+        "points": found.points,
+        "signals": list(found.signals),
+        "skipped": list(found.skipped),
+        "notes": list(found.notes),
+        "blips": sum(event.kind == "blip" for event in found.events),
+        "pages": sum(event.page for event in found.events),
+        "fragility": found.fragile.to_json(),
         "events": [event.to_json() for event in shown],
     }
     if plot is not None:
-        _write_plot(plot, file.name, log, events)
-    emit(as_json, payload, lambda console: _render(console, log, events, shown, fragile))
+        _write_plot(plot, file.name, found)
+    emit(as_json, payload, lambda console: _render(console, found, shown))
     if payload["pages"] and not no_gate:
         ctx.exit(EXIT_FOUND)
 
@@ -144,62 +148,70 @@ def compare(*, run: Path, other: Path, as_json: bool, **options: Any) -> None:
 
 
 def _events(file: Path, options: dict[str, Any]) -> tuple[Log, list[Event]]:
-    chosen = {name: options[key] for name, key in _COLUMNS.items() if options[key]}
-    log = read_log(file, columns=chosen)
-    config, points = _config(log, options), len(log.series["loss"])
-    if points < PROGRESS_ROWS:
-        return log, detect(log.series, config)
-    with progress(f"judging {file.name}", points) as advance:
-        return log, detect(log.series, config, advance=advance)
+    log = read_log(file, columns=_chosen(options))
+    points = len(log.series["loss"])
+    with _watch(file, "judging", points) as advance:
+        return log, detect(log.series, _config(options, points), advance=advance)
 
 
-def _say_if_unjudged(log: Log, config: MonitorConfig) -> None:
+@contextmanager
+def _watch(file: Path, what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show progress where it may take more than a few seconds."""
+    if total < (PROGRESS_BYTES if what == "reading" else PROGRESS_ROWS):
+        yield lambda _: None
+    else:
+        with progress(f"{what} {file.name}", total) as advance:
+            yield advance
+
+
+def _say_if_unjudged(found: Judged) -> None:
     """A log that ends in the warm-up shows no events, and nobody should take that for health."""
-    steps = log.series["loss"].steps
-    if len(steps) and int(steps.max()) <= config.warmup_steps:
+    if found.last_step <= found.config.warmup_steps:
         say(
-            f"all {len(steps)} points lie in the warm-up, up to step {config.warmup_steps}, so no "
-            "spike was looked for: say --short-run or --warmup"
+            f"all {found.points} points lie in the warm-up, up to step "
+            f"{found.config.warmup_steps}, so no spike was looked for: say --short-run or --warmup"
         )
 
 
 _COLUMNS = {"step": "step", "loss": "loss", "grad_norm": "gradient"}
 
 
-def _config(log: Log, options: dict[str, Any]) -> MonitorConfig:
+def _chosen(options: dict[str, Any]) -> dict[str, str]:
+    return {name: options[key] for name, key in _COLUMNS.items() if options[key]}
+
+
+def _config(options: dict[str, Any], points: int) -> MonitorConfig:
     given = {"warmup_steps": options["warmup"], "window": options["window"]}
     try:
         config = MonitorConfig()
         if options["short_run"]:
-            config = MonitorConfig.for_short_run(len(log.series["loss"]))
+            config = MonitorConfig.for_short_run(points)
         changes = {name: value for name, value in given.items() if value is not None}
         return config.changed(rule=options["rule"], **changes)
     except ValueError as error:
         raise UsageError(str(error)) from error
 
 
-def _write_plot(plot: Path, title: str, log: Log, events: list[Event]) -> None:
-    loss = log.series["loss"]
+def _write_plot(plot: Path, title: str, found: Judged) -> None:
     if plot.suffix == ".png":
-        write_atomic(plot, png_chart(title, loss, events))
+        write_atomic(plot, png_chart(title, found.curve, found.events))
     else:
-        write_atomic(plot, html_chart(title, loss, events).encode())
+        write_atomic(plot, html_chart(title, found.curve, found.events).encode())
     say(f"wrote {plot}")
 
 
-def _render(
-    console: Console, log: Log, events: list[Event], shown: list[Event], fragile: Fragility
-) -> None:
-    for line in log.skipped:
+def _render(console: Console, found: Judged, shown: list[Event]) -> None:
+    for line in found.skipped:
         console.print(f"skipped: {line}")
-    console.print(text_chart(log.series["loss"], events, width=min(console.width - 12, 160)))
+    console.print(text_chart(found.curve, found.events, width=min(console.width - 12, 160)))
     if shown:
         columns = ("event", "page", "onset", "paged", "back", "peak", "trend", "score", "signals")
         console.print(table("", columns, [_row(event) for event in shown]))
-    blips = sum(event.kind == "blip" for event in events)
-    pages = sum(event.page for event in events)
+    blips = sum(event.kind == "blip" for event in found.events)
+    pages = sum(event.page for event in found.events)
+    fragile = found.fragile
     console.print(
-        f"{len(log.series['loss'])} points, {pages} pages, {blips} blips; "
+        f"{found.points} points, {pages} pages, {blips} blips; "
         f"{fragile.spikes_per_thousand:.2f} events per 1,000 points, trend {fragile.trend:+.2f}"
     )
     if fragile.far_share is not None:

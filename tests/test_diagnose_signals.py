@@ -7,13 +7,11 @@ import math
 from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardward.loader.errors import FormatError, NotFound, ShardwardError
-from shardward.quarantine.diagnose import bulk
 from shardward.quarantine.diagnose.signals import read_log, read_series
 
 
@@ -65,7 +63,7 @@ def test_a_long_log_is_read_in_blocks_with_the_same_answer(
     rows[2]["tag"], rows[10]["tag"] = 1, "b"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"step"', encoding="utf-8")
     whole = read_log(path)
-    monkeypatch.setattr("shardward.quarantine.diagnose.signals.ROWS_AT_ONCE", 3)
+    monkeypatch.setattr("shardward.quarantine.diagnose.logfile.BLOCK", 64)
     blocks = read_log(path)
 
     assert blocks.skipped == whole.skipped == ("row 12 is cut off", "column 'tag' is not numeric")
@@ -185,42 +183,3 @@ def test_any_hostile_rows_are_read_or_refused_in_words(
     directory = tmp_path_factory.mktemp("any")
     with suppress(ShardwardError):
         read_log(written(directory, "step,loss\n" + text))
-
-
-def test_a_large_regular_csv_is_read_by_columns_with_the_same_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = [
-        f"{step},{'nan' if step == 7 else step / 3},{'' if step % 5 else 0.5}"
-        for step in range(1, 200)
-    ]
-    path = written(tmp_path, "step,loss,grad_norm\n" + "\n".join(rows) + "\n")
-    by_rows = read_series(path)
-    monkeypatch.setattr(bulk, "WORTH_IT", 0)
-
-    by_columns = read_series(path)
-
-    assert bulk.read_regular_csv(path, {}) is not None
-    for name, series in by_rows.items():
-        assert by_columns[name].steps.tolist() == series.steps.tolist()
-        np.testing.assert_array_equal(by_columns[name].values, series.values)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "step,loss\n1,2\n2,high\n",
-        "step,loss\n1.5,2\n",
-        "step,loss\n-1,2\n",
-        "step,loss\n1,2,3\n",
-        "step,loss,loss\n1,2,3\n",
-        "a,b\n1,2\n",
-        '{"step": 1}\n',
-    ],
-)
-def test_a_large_irregular_log_is_left_to_the_row_reader(
-    tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bulk, "WORTH_IT", 0)
-
-    assert bulk.read_regular_csv(written(tmp_path, text), {}) is None

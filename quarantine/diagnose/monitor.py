@@ -74,6 +74,7 @@ class Monitor:
 
     def update(
         self,
+        /,
         step: int,
         *,
         loss: Value | None = None,

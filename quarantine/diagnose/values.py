@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Protocol, SupportsFloat
+from typing import Any, Protocol, SupportsFloat, cast
 
 
 class Item(Protocol):
@@ -62,11 +62,8 @@ class Inbox:
         """Return the observations that are complete: an earlier step's, and this one's if all
         of its values lie on the host."""
         ready = self.flush() if self._waiting is not None else []
-        for value in values.values():
-            if type(value) is not float:
-                break
-        else:
-            return [*ready, Observation(step, announced, dict(values))]
+        if set(map(type, values.values())) <= {float}:
+            return [*ready, Observation(step, announced, cast("dict[str, float]", {**values}))]
         if not any(map(_on_device, values.values())):
             numbers = {name: number(value) for name, value in values.items()}
             return [*ready, Observation(step, announced, numbers)]

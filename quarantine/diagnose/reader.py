@@ -1,0 +1,190 @@
+"""A log as chunks of numbers under the names that the monitor knows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...loader.errors import FormatError
+from .cells import Column, Steps, numbers_of, quoted
+from .columns import canonical_names
+from .logfile import LogFile
+from .rows import Block, CsvRows, JsonRows, Objects, Rows
+from .tensorboard import is_event_file, read_scalars
+
+# A pretty-printed trainer_state.json is one object and is held as a whole; no larger file is.
+LARGEST_OBJECT = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Some rows of a log: `steps` int64 [n], and the numbers of each named signal."""
+
+    steps: NDArray[np.int64]
+    columns: Mapping[str, Column]
+
+
+class LogReader:
+    """Reads the chunks of one log, as often as they are asked for.
+
+    Step and loss are found among the columns of the first block. A column that holds something
+    other than numbers is left out altogether: those who read once have to drop what they have of
+    `left_out`, those who read again never see it.
+
+    Args:
+        log: The open log: CSV, JSON lines, trainer_state.json or a TensorBoard event file.
+        chosen: The column to take for a name, where the usual names do not find it.
+
+    Raises:
+        FormatError: the log cannot be used; the message names file and row.
+    """
+
+    def __init__(self, log: LogFile, chosen: Mapping[str, str]) -> None:
+        self._log, self._chosen = log, dict(chosen)
+        self.path: Path = log.path
+        self._rows: Rows = _rows(log)
+        self._columns: dict[str, str] = {}
+        self._left_out: dict[str, str] = {}
+        self._passed = 0
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether the log is read in blocks; formats that are one object are held instead."""
+        return not isinstance(self._rows, Objects)
+
+    @property
+    def size(self) -> int:
+        """The bytes of the log."""
+        return self._log.size
+
+    def passed(self) -> int:
+        """Return how many bytes were read since it was last asked."""
+        passed, self._passed = self._log.position - self._passed, self._log.position
+        return passed
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """What was left out so far, in words."""
+        words = (f"column {column!r} is not numeric" for column in self._left_out)
+        return (*self._rows.skipped, *words)
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """The signals left out so far, by name."""
+        return frozenset(self._left_out.values())
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield all rows of the log."""
+        empty = True
+        for block in self._rows.blocks(partial(self._column, "step"), self._left_out):
+            self._take_columns(list(block.columns), len(block.numbers))
+            if len(block.numbers):
+                empty = False
+                yield self._chunk(block)
+        if empty:
+            raise FormatError(f"{self.path} holds no rows; a log has a header and at least one row")
+
+    def refuse_without_loss(self, losses: int) -> None:
+        """Refuse a log that has no losses."""
+        if not losses:
+            raise FormatError(
+                f"{self.path} logs no loss at all in its column {self._column('loss')!r}"
+            )
+
+    def _column(self, name: str) -> str | None:
+        return next((column for column, known in self._columns.items() if known == name), None)
+
+    def _take_columns(self, columns: list[str], rows: int) -> None:
+        fresh = [column for column in columns if column not in self._columns]
+        if self._columns and fresh:
+            known = {name: column for column, name in self._columns.items()}
+            self._columns = canonical_names([*self._columns, *fresh], known)
+        if self._columns:
+            return
+        for name, column in self._chosen.items():
+            if rows and column not in columns:
+                raise FormatError(
+                    f"{self.path} has no column {column!r} for {name}; it has {_listed(columns)}"
+                )
+        names = canonical_names(columns, self._chosen)
+        for name in ("step", "loss"):
+            if rows and name not in names.values():
+                raise FormatError(
+                    f"{self.path} has no column for {name}; it has {_listed(columns)}; "
+                    f"name it with --{name} COLUMN"
+                )
+        self._columns = names if rows else {}
+
+    def _chunk(self, block: Block) -> Chunk:
+        step_column = self._column("step")
+        assert step_column is not None
+        cells = block.columns.get(step_column, [None] * len(block.numbers))
+        steps = Steps(cells)
+        found = {}
+        for column, written in block.columns.items():
+            if column == step_column or column in self._left_out:
+                continue
+            name = self._columns[column]
+            numbers, fault = numbers_of(written)
+            if fault is not None and name == "loss":
+                raise FormatError(
+                    f"{self.path} row {block.numbers[fault]} has {quoted(written[fault])} as "
+                    f"{column}, not a number"
+                )
+            if fault is not None:
+                self._left_out[column] = name
+                continue
+            wrong = steps.fault(numbers.rows)
+            if wrong is not None:
+                raise steps.refusal(wrong, block.numbers[wrong], step_column, self.path)
+            if len(numbers.rows):
+                found[name] = numbers
+        return Chunk(steps=steps.values, columns=found)
+
+
+def _rows(log: LogFile) -> Rows:
+    if is_event_file(log.path, log.start()[:16]) and log.size:
+        return Objects(*read_scalars(log.path, log.read_all()))
+    head = next((lines.data for lines in log.blocks() if not lines.data.isspace()), b"")
+    if not head:
+        raise FormatError(f"{log.path} is empty; a log has a header and at least one row")
+    first = head.lstrip()
+    if first[:1] == b"[":
+        raise FormatError(f"{log.path} is a JSON array; write one JSON object a line")
+    if first[:1] != b"{":
+        return CsvRows(log)
+    return _trainer_state(log, first) or JsonRows(log)
+
+
+def _trainer_state(log: LogFile, first: bytes) -> Rows | None:
+    """Return the rows of a trainer_state.json, None where each line is an object of its own."""
+    line, _, more = first.partition(b"\n")
+    whole = _object(line)
+    if whole is None and more and log.size <= LARGEST_OBJECT:
+        whole = _object(log.read_all().decode("utf-8-sig"))
+    if whole is None or "log_history" not in whole:
+        return None
+    history = whole["log_history"]
+    if not isinstance(history, list) or not all(isinstance(row, dict) for row in history):
+        raise FormatError(f"{log.path} has a log_history that is not a list of objects")
+    return Objects(history, [])
+
+
+def _object(text: str | bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _listed(columns: list[str]) -> str:
+    shown = [quoted(column) for column in columns[:12]]
+    return ", ".join(shown) + (f" and {len(columns) - 12} more" if len(columns) > 12 else "")

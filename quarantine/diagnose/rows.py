@@ -1,0 +1,205 @@
+"""The rows of a text log, in blocks: CSV by columns where it is regular, JSON lines row by row.
+
+Nothing is held but one block, and the rows can be asked for again.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.csv
+
+from ...loader.errors import FormatError
+from .logfile import LONGEST_LINE, Lines, LogFile
+
+LARGEST_STEP = 2**62
+MISSING = frozenset({"", "none", "null", "na", "n/a", "-"})
+_ARROW_MISSING = ["", "none", "None", "null", "NULL", "NA", "N/A", "n/a", "-"]
+ROWS_AT_ONCE = 1 << 14
+
+Known = Callable[[], str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Some rows of a log: their numbers, and for each column a cell of every row.
+
+    A column is a list of what was written (None for a gap), or an array of numbers.
+    """
+
+    numbers: Sequence[int]
+    columns: Mapping[str, list[Any] | pa.Array]
+
+
+class Rows(Protocol):
+    """The rows of one log."""
+
+    skipped: list[str]
+
+    def blocks(self, step: Known, left_out: Collection[str]) -> Iterator[Block]:
+        """Yield all rows; `step` gives the column of steps once it is known, and the columns
+        `left_out` need not be read."""
+
+
+class Objects:
+    """Rows that are held as objects, of the formats that are read as a whole."""
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]], skipped: list[str]) -> None:
+        self._rows, self.skipped = rows, skipped
+
+    def blocks(self, step: Known, left_out: Collection[str]) -> Iterator[Block]:
+        """Yield all rows, numbered from 1."""
+        for first in range(0, len(self._rows), ROWS_AT_ONCE):
+            part = self._rows[first : first + ROWS_AT_ONCE]
+            yield _block(part, range(first + 1, first + 1 + len(part)))
+
+
+class JsonRows:
+    """One JSON object a line."""
+
+    def __init__(self, log: LogFile) -> None:
+        self._log = log
+        self.skipped: list[str] = []
+
+    def blocks(self, step: Known, left_out: Collection[str]) -> Iterator[Block]:
+        """Yield all rows; a last one that is cut off is left out."""
+        for lines in self._log.blocks():
+            numbers, rows = self._parsed(lines)
+            if rows:
+                yield _block(rows, numbers)
+
+    def _parsed(self, lines: Lines) -> tuple[list[int], list[dict[str, Any]]]:
+        numbers, rows = [], []
+        path, texts = self._log.path, lines.data.split(b"\n")
+        for number, text in enumerate(texts, start=lines.number):
+            if not text or text.isspace():
+                continue
+            try:
+                value = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                if lines.last and number == lines.number + len(texts) - 1:
+                    self.skipped = [f"row {number} is cut off"]
+                    break
+                raise FormatError(
+                    f"{path} row {number} is not JSON ({error}); mend the row"
+                ) from error
+            if not isinstance(value, dict):
+                raise FormatError(
+                    f"{path} row {number} is a JSON {type(value).__name__}, not an object of "
+                    "signals"
+                )
+            numbers.append(number)
+            rows.append(value)
+        return numbers, rows
+
+
+class CsvRows:
+    """Comma-separated cells under a header."""
+
+    def __init__(self, log: LogFile) -> None:
+        self._log = log
+        self.skipped: list[str] = []
+
+    def blocks(self, step: Known, left_out: Collection[str]) -> Iterator[Block]:
+        """Yield all rows; a last one that is cut off is left out."""
+        header: list[str] | None = None
+        for lines in _whole_cells(self._log):
+            if header is None:
+                header, lines = self._header(lines)  # noqa: PLW2901  the rest of the block
+            block = None
+            if (column := step()) is not None and b'"' not in lines.data:
+                block = _by_columns(lines, header, column, left_out)
+            yield block or self._by_rows(lines, header)
+
+    def _header(self, lines: Lines) -> tuple[list[str], Lines]:
+        text = io.StringIO(lines.text(), newline="")
+        reader = csv.reader(text, strict=True)
+        try:
+            header = [name.strip() for name in next(reader, [])]
+        except csv.Error as error:
+            raise self._not_csv(reader.line_num, error) from error
+        twice = sorted({name for name in header if header.count(name) > 1})
+        if twice:
+            raise FormatError(
+                f"{self._log.path} has two columns named {twice[0]!r}; rename one of them"
+            )
+        data = lines.data[len(lines.text()[: text.tell()].encode()) :]
+        return header, replace(lines, data=data, number=lines.number + reader.line_num)
+
+    def _by_rows(self, lines: Lines, header: list[str]) -> Block:
+        text, before = lines.text(), lines.number - 1
+        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+        numbers: list[int] = []
+        rows: list[list[str]] = []
+        try:
+            for cells in reader:
+                if len(cells) == len(header):
+                    numbers.append(before + reader.line_num)
+                    rows.append(cells)
+                elif cells and lines.last and not text.endswith("\n") and not any(reader):
+                    self.skipped = [f"row {before + reader.line_num} is cut off"]
+                elif cells:
+                    raise FormatError(
+                        f"{self._log.path} row {before + reader.line_num} has {len(cells)} cells, "
+                        f"the header has {len(header)}; mend the row"
+                    )
+        except csv.Error as error:
+            raise self._not_csv(before + reader.line_num, error) from error
+        cells_of = zip(*rows, strict=True) if rows else ([] for _ in header)
+        columns = {name: list(column) for name, column in zip(header, cells_of, strict=True)}
+        return Block(numbers=numbers, columns=columns)
+
+    def _not_csv(self, row: int, error: csv.Error) -> FormatError:
+        return FormatError(f"{self._log.path} row {row} is not CSV ({error})")
+
+
+def _block(rows: Sequence[Mapping[str, Any]], numbers: Sequence[int]) -> Block:
+    names = dict.fromkeys(name for row in rows for name in row)
+    return Block(numbers=numbers, columns={name: [row.get(name) for row in rows] for name in names})
+
+
+def _whole_cells(log: LogFile) -> Iterator[Lines]:
+    """Yield blocks of lines that end outside quotes."""
+    held: list[Lines] = []
+    for lines in log.blocks():
+        held.append(lines)
+        size = sum(len(each.data) for each in held)
+        if sum(each.data.count(b'"') for each in held) % 2 == 0 or lines.last:
+            data = b"".join(each.data for each in held)
+            yield Lines(number=held[0].number, data=data, last=lines.last)
+            held = []
+        elif size > LONGEST_LINE:
+            raise FormatError(
+                f"{log.path} has a quoted cell without an end after row {held[0].number}"
+            )
+
+
+def _by_columns(
+    lines: Lines, header: list[str], step: str, left_out: Collection[str]
+) -> Block | None:
+    """Return the rows by columns of numbers, None where the rows must be looked at."""
+    types = {name: pa.float64() for name in header if name not in left_out} | {step: pa.int64()}
+    try:
+        table = pyarrow.csv.read_csv(
+            pa.BufferReader(lines.data),
+            read_options=pyarrow.csv.ReadOptions(column_names=header, use_threads=False),
+            parse_options=pyarrow.csv.ParseOptions(quote_char=False),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=types, include_columns=list(types), null_values=_ARROW_MISSING
+            ),
+        ).combine_chunks()
+    except (pa.ArrowInvalid, pa.ArrowKeyError):
+        return None
+    if table[step].null_count or not table.num_rows:
+        return None
+    columns = {name: table[name].combine_chunks() for name in types}
+    steps = columns[step].to_numpy()
+    if steps.min() < 0 or steps.max() >= LARGEST_STEP:
+        return None
+    return Block(numbers=range(lines.number, lines.number + table.num_rows), columns=columns)
