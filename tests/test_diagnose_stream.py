@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers_diagnose import Array, curve, gradients, spiked
+from numpy.typing import NDArray
 
 from shardward.loader.errors import FormatError
 from shardward.quarantine.diagnose import logfile, order
@@ -179,7 +180,7 @@ def test_a_line_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     ],
 )
 def test_restarts_are_told_from_disorder_in_long_logs_too(
-    places: Array, unsorted: bool, monkeypatch: pytest.MonkeyPatch
+    places: NDArray[np.int64], unsorted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(order, "RECENT", 500)
     found = order.Order()
