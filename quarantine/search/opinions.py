@@ -16,6 +16,7 @@ from ...loader.errors import UsageError
 from .findings import Finding, Opinion
 from .foreign import ForeignFailure, foreign
 from .quality import GopherQuality
+from .residue import TemplateResidue
 
 GROUP = "shardward.detectors"
 
@@ -63,7 +64,7 @@ class Panel:
 
 def panel(points: Sequence[EntryPoint] | None = None) -> Panel:
     """Return the built-in text detectors and those that installed packages add."""
-    found: list[TextDetector] = [GopherQuality()]
+    found: list[TextDetector] = [GopherQuality(), TemplateResidue()]
     problems = []
     for point in entry_points(group=GROUP) if points is None else points:
         try:
