@@ -44,6 +44,13 @@ def test_a_column_can_be_named(tmp_path: Path) -> None:
     assert series["loss_begin"].values.tolist() == [3.0, 2.0]
 
 
+def test_what_places_a_row_is_no_signal_unless_it_is_asked_for(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("step,piece,Epoch,loss\n1,1,0.5,2.0\n2,2,0.6,1.9\n", encoding="utf-8")
+    assert set(read_series(log)) == {"loss"}
+    assert set(read_series(log, columns={"lr": "piece"})) == {"loss", "lr"}
+
+
 def test_json_lines_may_log_a_signal_only_now_and_then(tmp_path: Path) -> None:
     rows = [{"_step": 1, "train/loss": 2.0}, {"_step": 1, "eval/loss": 2.1}, {"_step": 2}]
     path = written(tmp_path, "\n".join(json.dumps(row) for row in rows) + "\n")

@@ -62,6 +62,21 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "heldout_loss": ("heldout_loss", "eval_loss", "val_loss", "eval/loss", "validation_loss"),
 }
 
+BOOKKEEPING = frozenset(
+    {
+        *("piece", "branch", "rank", "replica", "pid", "micro", "epoch", "train/epoch"),
+        *("time", "timestamp", "wall_time", "_timestamp", "_runtime", "runtime", "elapsed"),
+        *("tokens", "num_tokens", "consumed_tokens", "tokens_seen", "total_flos"),
+    }
+)
+"""Columns that say where, when and how far a row is. They are no signals of the model's health: the
+branch piece jumps at each restart, and whatever jumps first would name the onset."""
+
+
+def is_bookkeeping(column: str) -> bool:
+    """Return whether a column places its row instead of measuring the run."""
+    return column.strip().lower() in BOOKKEEPING
+
 
 def canonical_names(columns: Iterable[str], chosen: Mapping[str, str]) -> dict[str, str]:
     """Return {column: name} for every column; `chosen` maps a name to the column meant for it.

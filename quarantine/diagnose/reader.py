@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...loader.errors import FormatError
 from .cells import Column, Steps, numbers_of, quoted
-from .columns import canonical_names
+from .columns import canonical_names, is_bookkeeping
 from .logfile import LogFile
 from .rows import Block, CsvRows, JsonRows, Objects, Rows
 from .tensorboard import is_event_file, read_scalars
@@ -132,6 +132,8 @@ class LogReader:
             if column == step_column or column in self._left_out:
                 continue
             name = self._columns[column]
+            if name == column and is_bookkeeping(column):
+                continue
             numbers, fault = numbers_of(written)
             if fault is not None and name == "loss":
                 raise FormatError(

@@ -30,7 +30,12 @@ def confirm(stage: Stage) -> dict[str, Any]:
     checked = monitor_check(stage, "train")
     opened = _opened(stage)
     led, onset = stage.led(opened["id"]), opened["onset"]
-    event = next(e for e in checked["events"] if e["page"] and e["onset"] == onset)
+    pages = [event for event in checked["events"] if event["page"]]
+    if not pages:
+        raise IncidentError(
+            f"{led.id} is open from step {onset}, but the log of the run pages nothing"
+        )
+    event = min(pages, key=lambda page: abs(page["onset"] - onset))
     stage.narrator.say(
         f"{led.id}: a {event['kind']} from step {onset}, paged at step {event['step']} (the "
         f"trainer saw it at step {page['step']}), loss {event['peak']:.2f} over a trend of "
