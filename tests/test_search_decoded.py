@@ -185,3 +185,17 @@ def test_a_character_that_two_spans_share_stands_whole_in_the_second(tmp_path: P
         Excerpt(before="", span="a", after="😀b"),
         Excerpt(before="a", span="😀b", after=""),
     ]
+
+
+def test_text_that_is_encoded_on_the_fly_shows_text_too(
+    definition: Path, as_text: Manifest, tmp_path: Path
+) -> None:
+    found = build_manifest([as_text.root], tmp_path / "m", tokenizer=f"hf:{definition}")
+    edge = len(encoded(definition, [TEXTS[3][:40]])[0]) - 1
+    rows = pa.table({"doc": [3], "token_start": [0], "token_end": [edge]})
+
+    (excerpt,) = excerpts(found, rows)
+
+    assert excerpt is not None
+    assert len(excerpt.span) > 20
+    assert TEXTS[3].startswith(excerpt.span + excerpt.after)
