@@ -281,3 +281,20 @@ def test_the_largest_numbers_are_kept_exactly(run: Run) -> None:
             row = ledger.step_documents(top).to_pylist()[0]
             assert (row["doc"], row["token_start"], row["token_end"]) == (top, top - 9, top)
             assert row["sample_position"] == top - 1
+
+
+def test_the_only_copy_of_rows_is_never_given_up(filled: tuple[Run, list[Any]]) -> None:
+    run, _ = filled
+    path = run.path / "ledger.duckdb"
+    lost = run.journal_path(1, 1)
+    lost.unlink()
+    rebuild(run, path, force=True)  # the copy has the rows of the journal that is gone
+    for _ in range(3):
+        path.write_bytes(b"not a database at all" * 1000)
+        Ledger.open(run).close()
+
+    copies = sorted(each.name for each in run.path.glob("*.damaged-?"))
+    assert copies == ["ledger.duckdb.damaged-1", "ledger.duckdb.damaged-2"]
+    with duckdb.connect(str(run.path / copies[0]), read_only=True) as raw:
+        ranks = raw.execute("SELECT DISTINCT rank FROM deliveries ORDER BY rank").fetchall()
+    assert ranks == [(0,), (1,)]

@@ -23,6 +23,8 @@ from .typed_query import check_select, fetch
 __all__ = ["Damaged", "Database", "Owner"]
 
 WAIT_SECONDS = 5.0
+CLOSE_SECONDS = 5.0
+"""So long a close waits for the questions of other threads before it stops them."""
 MEMORY = "2GB"
 
 
@@ -64,6 +66,9 @@ class Database:
         self._process = os.getpid()
         self._connection = connect(path, memory=memory, threads=threads, wait=wait)
         self._write_lock = threading.Lock()
+        self._using = threading.Condition()
+        self._cursors: dict[int, duckdb.DuckDBPyConnection] = {}
+        self._closing = False
         self.ingesting = threading.Lock()
         self.history: object = None
         self.migrated_from: int | None = None
@@ -145,7 +150,21 @@ class Database:
     def close(self) -> None:
         """Write everything into the file and let it go; closing twice is harmless."""
         if os.getpid() == self._process:
-            self._connection.close()
+            # DuckDB refuses to close a connection that a thread is using, or whose cursors are.
+            with self._using:
+                self._closing = True
+                if not self._using.wait_for(lambda: not self._cursors, CLOSE_SECONDS):
+                    for cursor in self._cursors.values():
+                        cursor.interrupt()
+                    self._using.wait_for(lambda: not self._cursors, CLOSE_SECONDS)
+                try:
+                    self._connection.close()
+                except duckdb.Error as error:
+                    self._closing = False
+                    raise ShardwardError(
+                        f"the ledger {self.path} could not be closed: {error}; end the questions "
+                        "that other threads ask of it"
+                    ) from error
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -169,11 +188,16 @@ class Database:
                 f"the ledger {self.path} was opened by process {self._process} and is used in "
                 f"process {os.getpid()} after a fork; open it there anew"
             )
-        try:
-            cursor = self._connection.cursor()
-        except duckdb.ConnectionException as error:
-            raise ShardwardError(f"the ledger {self.path} is closed; open it again") from error
+        with self._using:
+            if self._closing:
+                raise ShardwardError(f"the ledger {self.path} is closed; open it again")
+            try:
+                cursor = self._connection.cursor()
+            except duckdb.ConnectionException as error:
+                raise ShardwardError(f"the ledger {self.path} is closed; open it again") from error
+            self._cursors[id(cursor)] = cursor
         with ExitStack() as last:
+            last.callback(self._leave, cursor)
             last.callback(cursor.close)
             with self.reading():
                 cursor.execute("USE ledger")
@@ -181,4 +205,10 @@ class Database:
                 yield cursor
             except Unstoppable:
                 last.pop_all()  # its query still runs, and a cursor in use refuses to be closed
+                self._leave(cursor)
                 raise
+
+    def _leave(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        with self._using:
+            del self._cursors[id(cursor)]
+            self._using.notify_all()

@@ -168,6 +168,11 @@ class LedgerFile:
                 return
             ingest(self.database, self.run)
 
+    def mended(self, database: Database) -> bool:
+        """Return whether another file is open in the place of `database`, once it is."""
+        with self._repair_lock:
+            return self.database is not database
+
     def _open(self) -> bool:
         """Open the file; False if it had to be set aside, so that an empty one is open."""
         try:

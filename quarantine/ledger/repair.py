@@ -7,6 +7,10 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+import duckdb
+
+from ...loader.errors import ShardwardError
+from ...loader.files import write_atomic
 from .faults import Damaged
 
 if TYPE_CHECKING:
@@ -32,6 +36,10 @@ def repairing(ask: Callable[Concatenate[L, P], T]) -> Callable[Concatenate[L, P]
                 return ask(ledger, *args, **options)
             except Damaged as error:
                 ledger.mend(database, error, anew=anew)
+            except (ShardwardError, duckdb.Error):
+                # Another thread closed the file under this question to mend it.
+                if not ledger.mended(database):
+                    raise
         return ask(ledger, *args, **options)
 
     return asked
@@ -47,15 +55,37 @@ def set_aside(path: Path, *, keep_earlier: bool = False) -> str:
         path: the database.
         keep_earlier: journals are missing, so every copy may hold what nothing else does.
     """
-    number = 1
-    target = path.with_name(f"{path.name}.damaged-{number}")
-    while keep_earlier and target.exists():
-        number += 1
-        target = path.with_name(f"{path.name}.damaged-{number}")
+    target = _copy_place(path, keep_earlier=keep_earlier)
     words = " in the place of an earlier one" if target.exists() else ""
+    if keep_earlier:
+        _mark(target)  # before it is there: whoever is killed in between has not lost the mark
     for suffix in ("", ".wal"):
         source, kept = (place.with_name(place.name + suffix) for place in (path, target))
         kept.unlink(missing_ok=True)
         if source.exists():
             source.rename(kept)
     return f"it was set aside as {target.name}{words} and is built again from the journals"
+
+
+def _copy_place(path: Path, *, keep_earlier: bool) -> Path:
+    """Return the name for a copy: of the copies there, only one that is not marked is given up.
+
+    The next ledger knows nothing of journals that were gone when it was made, so it cannot tell
+    that a copy is the only one with their rows; the mark beside the copy does.
+    """
+    number = 1
+    while True:
+        target = path.with_name(f"{path.name}.damaged-{number}")
+        if keep_earlier and target.exists():
+            _mark(target)
+        if not _marked(target).exists():
+            return target
+        number += 1
+
+
+def _marked(copy: Path) -> Path:
+    return copy.with_name(f"{copy.name}.only")
+
+
+def _mark(copy: Path) -> None:
+    write_atomic(_marked(copy), b"holds rows whose journals are gone; never overwritten\n")
