@@ -9,6 +9,8 @@ number.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from .errors import IntegrityError, NotFound
@@ -96,23 +98,33 @@ def segment_key(journal: str, number: int) -> str:
     return f"journal/{journal}/{number:06d}.seg"
 
 
-def publish_run_files(store: ObjectStore, run: Path) -> None:
-    """Publish what is new among the run's header, plan, revisions, pieces and head entries."""
+def publish_run_files(store: ObjectStore, run: Path, known: set[str] | None = None) -> None:
+    """Publish what is new among the run's header, plan, revisions, pieces and head entries.
+
+    `known` remembers between calls what is there: published objects never change.
+    """
+    known = set() if known is None else known
+
+    def put(key: str, read: Callable[[], bytes]) -> None:
+        if key not in known:
+            store.put_new(key, read())
+            known.add(key)
+
     for name in _FIXED:
-        store.put_new(name, (run / name).read_bytes())
+        put(name, (run / name).read_bytes)
     for revision, header in sorted(list_revisions(run).items()):
         # The payload comes first, so a header that can be seen always has its payload.
         for suffix in (".bin", ".json"):
             key = f"{REVISIONS}/{revision:06d}{suffix}"
-            store.put_new(key, header.with_suffix(suffix).read_bytes())
+            put(key, header.with_suffix(suffix).read_bytes)
     number = 1
     while (path := piece_path(run / "pieces", number)).exists():
-        store.put_new(f"pieces/{path.name}", path.read_bytes())
+        put(f"pieces/{path.name}", path.read_bytes)
         number += 1
     log = run / "head.log"
     lines = log.read_bytes().split(b"\n")[:-1] if log.exists() else []
     for sequence, line in enumerate(lines, start=1):
-        store.put_new(f"head/{sequence:06d}.json", line + b"\n")
+        put(f"head/{sequence:06d}.json", partial(bytes, line + b"\n"))
 
 
 def publish_run(store: ObjectStore, run: Path) -> int:
@@ -207,7 +219,7 @@ def _mirror_journal(store: ObjectStore, path: Path) -> int:
                     f"{note.name} to fetch them again"
                 )
             # A segment that an earlier, killed mirror wrote in part is written over: same bytes.
-            os.pwrite(handle, data, size)
+            _write_all(handle, data, size)
             os.fsync(handle)
         finally:
             os.close(handle)
@@ -215,6 +227,14 @@ def _mirror_journal(store: ObjectStore, path: Path) -> int:
         number, size, gained = number + 1, size + len(data), gained + len(data)
         write_atomic(note, f"{number} {size}\n".encode())
     return gained
+
+
+def _write_all(handle: int, data: bytes, offset: int) -> None:
+    """Write all of `data`: a full disk or a limit lets a first call write a part of it."""
+    rest = memoryview(data)
+    while rest:
+        written = os.pwrite(handle, rest, offset)
+        rest, offset = rest[written:], offset + written
 
 
 def _mirror_head(store: ObjectStore, path: Path) -> None:

@@ -308,10 +308,11 @@ class Run:
             return None
         store = ObjectStore(self.remote)
         segments = SegmentPublisher(store, journal)
+        known: set[str] = set()
 
         def publish(end: int) -> None:
             try:
-                publish_run_files(store, self.path)
+                publish_run_files(store, self.path, known)
                 segments.publish(end)
             except OSError as error:
                 # The journal is durable here; the next checkpoint publishes what this one missed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -248,3 +249,41 @@ def test_a_local_copy_that_was_changed_is_refused(tmp_path: Path, url: str) -> N
     store.put_new(segment_key(stem, number), b"more")
     with pytest.raises(IntegrityError, match="fewer bytes"):
         mirror(store, tmp_path / "copy")
+
+
+def test_a_mirror_on_a_disk_that_takes_a_part_at_a_time_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = published_run(tmp_path / "run", str(tmp_path / "store"))
+    real = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda handle, data, at: real(handle, data[:100], at))
+    mirror(ObjectStore(str(tmp_path / "store")), tmp_path / "copy")
+    monkeypatch.undo()
+
+    for journal in run.journals():
+        assert (tmp_path / "copy" / "journal" / journal.name).read_bytes() == journal.read_bytes()
+
+
+def test_a_checkpoint_publishes_only_what_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "run"
+    run = Run.create(home, plan=PLAN, manifest_path=home / "none", remote=str(tmp_path / "store"))
+    put: list[str] = []
+    real = ObjectStore.put_new
+
+    def noted(self: ObjectStore, key: str, data: bytes) -> bool:
+        put.append(key)
+        return real(self, key, data)
+
+    monkeypatch.setattr(ObjectStore, "put_new", noted)
+    piece = run.open_piece(cursor=cursor(0, None), topology=Topology())
+    with run.journal_writer(piece) as writer:
+        for step in (1, 2):
+            put.clear()
+            writer.append(prepare_delivered(slice_of(step, 1, 0, 1)))
+            writer.sync()
+
+    assert put == [segment_key(run.journal_path(1, 0).stem, 2)]
+    mirror(ObjectStore(str(tmp_path / "store")), tmp_path / "copy")
+    assert Run.open(tmp_path / "copy").heads() == run.heads()
