@@ -36,7 +36,7 @@ class Prefetcher(Generic[Item]):
         self._full = self._hungry = False
         self._ended = False
         self._closed = False
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="shardward-prefetch", daemon=True)
         self._thread.start()
@@ -80,12 +80,12 @@ class Prefetcher(Generic[Item]):
                 raise self._error or StopIteration
 
     def _run(self) -> None:
-        error: Exception | None = None
+        error: BaseException | None = None
         try:
             for item in self._items:
                 if not self._put(item):
                     break
-        except Exception as raised:
+        except BaseException as raised:  # a Rust panic too, or `get` never ends
             error = raised  # the consumer raises it, after what came before
         with self._changed:
             self._error = error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from .errors import ShardwardError
 from .prefetch import Prefetcher
 from .prepared import PreparedStep
 from .steps import StepSource, StepStream
@@ -32,6 +33,7 @@ class StepReader:
         self._stream: StepStream | None = None
         self._prefetcher: Prefetcher[PreparedStep] | None = None
         self._expected = place.step + 1
+        self._closed = False
 
     def next(self, expected: int) -> PreparedStep:
         """Return the next step; `expected` is its number, for the log.
@@ -39,6 +41,8 @@ class StepReader:
         Raises:
             StopIteration: the last epoch has ended.
         """
+        if self._closed:
+            raise ShardwardError("the loader is closed; make a new one from the last checkpoint")
         self._expected = expected
         if self._stream is None:
             self._stream = self._source.steps(self._place)
@@ -57,6 +61,7 @@ class StepReader:
 
     def close(self) -> None:
         """Stop reading; twice is harmless."""
+        self._closed = True
         if self._prefetcher is not None:
             self._prefetcher.close()
         if self._stream is not None:
