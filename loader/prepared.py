@@ -37,7 +37,7 @@ class PreparedStep:
         frame: the journal record, None without a run.
         report: the record of its completion, None without a run.
         lost: blocks found unreadable since the step before.
-        bytes_read: decoded bytes so far.
+        bytes_read: bytes decoded since the step before of the same reader.
         dropped: samples left over at the end of the epoch before.
     """
 

@@ -37,6 +37,7 @@ class Share:
         step, epoch, end: the step, its epoch, and the raw position that the whole step goes up to.
         first, last: the least and the greatest sample position of this rank, -1 if it has none.
         digest: of the samples and their tokens, 52 bits.
+        tokens: that count in the loss, of the whole step; -1 where a record does not tell.
     """
 
     rank: int
@@ -47,6 +48,7 @@ class Share:
     first: int
     last: int
     digest: int
+    tokens: int = -1
 
     @classmethod
     def of(cls, record: DeliveredRecord) -> Share:
@@ -75,6 +77,7 @@ class Share:
         end: int,
         positions: Int64Array,
         digest: bytes,
+        tokens: int = -1,
     ) -> Share:
         """Return the share of the process at `topology`; padded rows of `positions` are -1."""
         real = positions[positions >= 0]
@@ -87,6 +90,7 @@ class Share:
             first=int(real.min()) if real.size else -1,
             last=int(real.max()) if real.size else -1,
             digest=int.from_bytes(digest) & ((1 << _DIGEST_BITS) - 1),
+            tokens=tokens,
         )
 
     @property
@@ -136,6 +140,12 @@ def compare(shares: Sequence[Share]) -> None:
     for share in shares:
         if (share.step, share.epoch, share.end) != (first.step, first.epoch, first.end):
             raise _refused(share, f"it is {_words(share)}, {first.name} {_words(first)}")
+        if share.tokens != first.tokens and min(share.tokens, first.tokens) >= 0:
+            raise _refused(
+                share,
+                f"it counts {share.tokens} tokens in the loss of the step, {first.name} "
+                f"{first.tokens}; one of them masked a block that the other could read",
+            )
     by_rank: dict[int, Share] = {}
     for share in sorted(shares, key=lambda share: (share.rank, share.replica)):
         other = by_rank.setdefault(share.rank, share)
@@ -154,7 +164,8 @@ def compare(shares: Sequence[Share]) -> None:
 def check_recorded_ranks(run: Run, piece: int, step: int, topology: Topology) -> None:
     """On rank 0: compare what the journals of all ranks record for `step`, as far as it is there.
 
-    Only the ends of journals are read, 256 KB each. A rank whose journal is not here, or that has
+    The end of each journal is read, 256 KB; if the step is not whole in it, it is found by bisection.
+    How many tokens count in the loss of the step is not on record. A rank whose journal is not here, or that has
     not recorded the step yet, is left to the ingest.
 
     Raises:
@@ -170,7 +181,9 @@ def _recorded(run: Run, piece: int, step: int, topology: Topology) -> Iterator[S
         for replica in range(topology.replicas):
             path = run.journal_path(piece, rank, replica)
             if path.exists():
+                # The record may be longer than the end that is looked at first.
                 record = find_step(path, step, max(0, path.stat().st_size - PROBE))
+                record = record or find_step(path, step)
                 if record is not None:
                     yield Share.of(record)
 

@@ -132,7 +132,7 @@ class StepStream(Iterator[PreparedStep]):
         self._skip = offset
         self._stride = stride
         self._walker = source.walker()
-        self._lost_seen = 0
+        self._lost_seen = self._read_seen = 0
         self._buffers = Buffers()
         self._dtype = token_dtype(source.manifest.header.tokenizer.vocabulary)
         self.feed = WindowFeed(
@@ -175,6 +175,8 @@ class StepStream(Iterator[PreparedStep]):
         digest = rows_digest(mine, made.segments, made.tokens, self._digested(made))
         lost = tuple(self.feed.loader.lost[self._lost_seen :])
         self._lost_seen += len(lost)
+        read = self.feed.bytes_read - self._read_seen
+        self._read_seen += read
         after = source.cursor(taken.after)
         micros = split_rows(made, mine, source.micros, epoch=taken.epoch, after=after)
         target, blanked = int(made.target_by_row.sum()), int(made.blanked_by_row.sum())
@@ -194,11 +196,12 @@ class StepStream(Iterator[PreparedStep]):
                 end=taken.end,
                 positions=mine,
                 digest=digest,
+                tokens=made.step_tokens,
             ),
             frame=self._frame(taken, mine, made, digest),
             report=self._report(taken.step),
             lost=lost,
-            bytes_read=self.feed.bytes_read,
+            bytes_read=read,
             dropped=taken.dropped,
         )
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from .batch import Batch
 from .cursor import Cursor, Mode
 from .cursor_check import check_recorded
-from .errors import ShardwardError
+from .errors import ShardwardError, UsageError
 from .journal import JournalWriter
 from .manifest import Manifest
 from .passed import CountsReader
@@ -176,8 +176,7 @@ class ShardLoader:
             return None
         source = self._source
         check_recorded(self.run, loaded)
-        if loaded.piece is None:
-            warn_if_started_over(self.run)
+        before = self.run.head() if loaded.piece is None else None
         piece = self.run.open_piece(
             cursor=loaded,
             topology=self.topology,
@@ -190,6 +189,8 @@ class ShardLoader:
             terms=source.terms(),
             fork=fork,
         )
+        if before is not None and before.piece != piece.piece:
+            warn_if_started_over(self.run, before)
         self.piece = piece.piece
         self._source = source.for_piece(piece.piece)
         return self.run.journal_writer(piece, self.topology.dp_rank, self.topology.replica)
@@ -256,13 +257,16 @@ class ShardLoader:
 
         Raises:
             UsageError: it is not the step after the last delivered one.
-            OSError: the journal could not be written, so the step was not handed out.
+            ShardwardError: the journal could not be written, so the step was not handed out; every
+                later call raises too.
         """
         if self._failure is not None:
             raise self._failure
         try:
             self._recorder.deliver(step.frame, step.after, step.report)
-        except OSError as error:
+        except UsageError:
+            raise
+        except (OSError, ShardwardError) as error:
             # The record may stand in the journal in part; no later step may follow it.
             self._fail(
                 ShardwardError(

@@ -36,7 +36,7 @@ class LoaderStats:
         self.steps += 1
         self.tokens += step.target_tokens
         self.blanked_tokens += step.blanked_tokens
-        self.bytes_read = step.bytes_read
+        self.bytes_read += step.bytes_read
         self.bytes_delivered += step.target_bytes
         self.data_wait += waited
         self.last_data_wait = waited

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from .head import Head
 from .lineage import leaves_at
 from .prepared import PreparedStep
 from .run import Run
@@ -12,10 +13,9 @@ LOG = logging.getLogger(__name__)
 BLANKED_SHARE_WARNING = 0.02
 
 
-def warn_if_started_over(run: Run) -> None:
-    """Log that a run with history is about to begin at step 1 again."""
-    head = run.head()
-    if head is not None and head.step is None:
+def warn_if_started_over(run: Run, head: Head) -> None:
+    """Log that a run whose head was `head` begins at step 1 again."""
+    if head.step is None:
         LOG.warning(
             "the run in %s has got to piece %d and starts again at step 1, since no cursor was "
             "given; to go on, load a checkpoint and pass its cursor",

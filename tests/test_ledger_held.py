@@ -110,3 +110,36 @@ def test_verify_reads_its_records_in_parts(tmp_path: Path, monkeypatch: pytest.M
         result = ledger.verify()
 
     assert (result.records, result.differences) == (2 * last, ())
+
+
+@pytest.mark.parametrize("damaged_on", [(), (1,), (0, 1)])
+def test_a_block_that_only_some_ranks_masked_is_a_problem_with_its_step(
+    tmp_path: Path, damaged_on: tuple[int, ...]
+) -> None:
+    manifest = corpus(tmp_path)
+    plan = manifest.plan(seed=3, seq_len=32, window_blocks=2)
+    run = Run.create(tmp_path / "run", plan=plan, manifest_path=manifest.path)
+    shard = sorted((tmp_path / "data").glob("part-*"))[2]
+    data = shard.read_bytes()
+    targets: list[list[int]] = []
+    for rank in range(2):
+        shard.write_bytes(data.replace(b"text", b"tent") if rank in damaged_on else data)
+        with ShardLoader(
+            Manifest.load(manifest.path), plan, run=run, batch=BATCH, on_corrupt="hold", epochs=2,
+            topology=Topology(dp_rank=rank, dp_size=2), launch="two",
+        ) as loader:  # fmt: skip
+            targets.append([])
+            for batch in loader:
+                targets[rank].append(batch.global_target_tokens)
+                loader.observe(batch.step)
+    with Ledger.open(run) as ledger:
+        problems = ledger.check()
+
+    differ = [
+        step
+        for step, (mine, other) in enumerate(zip(*targets, strict=True), start=1)
+        if mine != other
+    ]
+    assert bool(differ) == (damaged_on == (1,))
+    assert [each.kind for each in problems] == ["masked_on_some_ranks"] * bool(differ)
+    assert all(each.rank == 1 and each.serious and each.step in differ for each in problems)

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from shardward.loader.errors import IntegrityError
 from shardward.loader.journal import JournalWriter, read_journal
 from shardward.loader.journal_frame import Kind
+from shardward.loader.manifest import Manifest
 from shardward.loader.rank_check import RankCheck, Share, check_recorded_ranks, compare
 from shardward.loader.records import prepare_delivered
 from shardward.loader.run import Run
@@ -200,3 +201,50 @@ def test_the_loader_compares_before_it_records_a_checkpoint(tmp_path: Path) -> N
     kinds = [frame.kind for frame in read_journal(run.journal_path(1, 0)).frames]
 
     assert kinds.count(Kind.CHECKPOINT) == 1
+
+
+def test_ranks_that_count_other_tokens_in_the_loss_are_told_so() -> None:
+    compare([share(0, tokens=64), share(1, tokens=64), share(2)])
+    with pytest.raises(IntegrityError, match=r"step 7, rank 1: it counts 21 .*, rank 0 64"):
+        compare([share(0, tokens=64), share(1, tokens=21)])
+
+
+def test_a_block_that_one_rank_masked_stops_all_of_them(tmp_path: Path) -> None:
+    manifest = arrow_corpus(tmp_path, [[f"text {b} {t} " * 3 for t in range(12)] for b in range(4)])
+    plan = manifest.plan(seed=1, seq_len=16, window_blocks=4)
+    shard = next((tmp_path / "data").iterdir())
+    data = shard.read_bytes()
+    loaders = []
+    sent: list[Signals] = []
+    for rank in range(2):
+        shard.write_bytes(data.replace(b"text 2", b"tent 2") if rank else data)
+        loader = ShardLoader(
+            Manifest.load(manifest.path),
+            plan,
+            batch=8,
+            threads=0,
+            on_corrupt="hold",
+            topology=Topology(dp_rank=rank, dp_size=2),
+        )
+        loaders.append(loader)
+        step = next(loader).step
+        loader.observe(step, loss=1.0, reduce=lambda own: [sent.append(own) or own])
+
+    for loader in loaders:
+        with pytest.raises(IntegrityError, match="step 1, rank 1: it counts"):
+            loader.observe(1, loss=1.0, reduce=lambda _: sent)
+        loader.close()
+
+
+def test_a_record_longer_than_the_end_that_is_looked_at_is_compared_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "run")
+    piece = train(run, range(1, 4), size=2, ranks=[0]).piece
+    train(run, range(1, 3), size=2, ranks=[1], launch="launch-1")
+    with JournalWriter(run.journal_path(1, 1)) as writer:
+        writer.append(prepare_delivered(slice_of(3, 1, 1, 2, start=8, end=16)))
+    monkeypatch.setattr("shardward.loader.rank_check.PROBE", 20)
+
+    with pytest.raises(IntegrityError, match=r"step 3, rank 1: .* up to position 16"):
+        check_recorded_ranks(run, piece, 3, Topology(dp_rank=0, dp_size=2))

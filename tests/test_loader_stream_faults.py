@@ -103,8 +103,8 @@ def test_a_step_that_could_not_be_recorded_is_not_handed_out_nor_is_any_after_it
         for _ in range(2):
             next(fails)
         with monkeypatch.context() as patch:
-            patch.setattr("shardward.loader.journal.JournalWriter.append", full)
-            with pytest.raises(OSError, match="No space"):
+            patch.setattr("os.writev", full)
+            with pytest.raises(ShardwardError, match="No space"):
                 next(fails)
         for _ in range(2):
             with pytest.raises(ShardwardError, match=r"could not be written.* at step 3"):
@@ -286,3 +286,41 @@ def test_L10_a_block_that_a_revision_leaves_out_whole_is_not_read(
         got = [(b.positions.tolist(), b.loss_mask.tolist(), rows([b])) for b in around]
 
     assert got == expected
+
+
+def test_whatever_ends_a_reader_reaches_the_trainer(
+    manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Panic(BaseException):
+        """As a reader written in another language raises it."""
+
+    def panics(_: int) -> Any:
+        raise Panic("a reader gave up")
+
+    monkeypatch.setattr(manifest, "open_block", panics)
+    result: list[BaseException] = []
+
+    def train() -> None:
+        with loader(manifest, manifest.plan(seed=8, seq_len=8), threads=1) as ends:
+            try:
+                next(ends)
+            except Panic as error:
+                result.append(error)
+
+    trainer = threading.Thread(target=train, daemon=True)
+    trainer.start()
+    trainer.join(20)
+
+    assert [str(error) for error in result] == ["a reader gave up"]
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+@pytest.mark.parametrize("steps", [0, 1])
+def test_a_closed_loader_hands_nothing_out(manifest: Manifest, threads: int, steps: int) -> None:
+    source = loader(manifest, manifest.plan(seed=8, seq_len=8), threads=threads)
+    for _ in range(steps):
+        next(source)
+    source.close()
+
+    with pytest.raises(ShardwardError, match="the loader is closed; make a new one"):
+        next(source)

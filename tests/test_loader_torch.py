@@ -97,3 +97,18 @@ def test_options_that_would_regroup_steps_are_refused(corpus: tuple[Manifest, Pl
         pytest.raises(UsageError, match="shuffle is decided by the plan"),
     ):
         TorchLoader(loader, shuffle=True)
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_the_bytes_that_all_workers_read_are_counted(corpus: tuple[Manifest, Plan]) -> None:
+    manifest, plan = corpus
+    read = []
+    for workers in (0, 2):
+        loader = ShardLoader(manifest, plan, batch=4, threads=0)
+        batches = TorchLoader(loader, num_workers=workers, multiprocessing_context="fork")
+        assert list(batches)
+        read.append(loader.stats.bytes_read)
+        batches.close()
+
+    assert read[1] == 2 * read[0] > 0  # each worker reads every window

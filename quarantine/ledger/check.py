@@ -59,6 +59,25 @@ _RANKS = _Rule(
     words="rank {rank} recorded positions {first_position} to {end_position} of epoch {epoch} for "
     "step {step}, rank {lowest} positions {its_first} to {its_end} of epoch {its_epoch}",
 )
+# The record of a rank has no denominator of the loss. Where one masked a block and another trained
+# on the documents of it, theirs differ.
+_MASKED = _Rule(
+    kind="masked_on_some_ranks",
+    query="WITH lost AS (SELECT piece, rank, min(step) AS since, "
+    "TRY_CAST(content->>'block' AS BIGINT) AS block, "
+    "TRY_CAST(content->>'first_document' AS BIGINT)::HUGEINT AS low, "
+    "low + TRY_CAST(content->>'documents' AS BIGINT) AS high FROM events "
+    "WHERE {where} AND event = 'corrupt_block' GROUP BY piece, rank, content) "
+    "SELECT l.piece, l.rank, l.block, min(s.step) AS step, arg_min(s.rank, s.step) AS reader "
+    "FROM lost l JOIN (SELECT piece, step, rank, doc FROM segments WHERE {where}) s "
+    "ON s.piece = l.piece AND s.rank <> l.rank AND s.step >= l.since "
+    "AND s.doc >= l.low AND s.doc < l.high "
+    "WHERE NOT EXISTS (FROM lost o WHERE o.piece = s.piece AND o.rank = s.rank "
+    "AND o.block = l.block AND o.since <= s.step) "
+    "GROUP BY l.piece, l.rank, l.block ORDER BY step, l.piece, l.rank, l.block",
+    words="rank {rank} could not read block {block} and masked it, rank {reader} trained on its "
+    "documents at step {step}, so their global_target_tokens are not the same there",
+)
 _TWICE_RECORDED = _Rule(
     kind="recorded_twice",
     query="SELECT piece, step, rank, count(*) AS times FROM deliveries WHERE {where} "
@@ -126,6 +145,7 @@ _DAMAGE = _Rule(
 RULES = (
     _REPLICAS,
     _RANKS,
+    _MASKED,
     _TWICE_RECORDED,
     _NEVER_RECORDED,
     _INCOMPLETE,
