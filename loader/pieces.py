@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from .errors import FormatError
 from .files import publish_new
 from .formats import Json, canonical_json, check_format, parse_json
+from .topology import MOST_PROCESSES
 
 FORMAT = "shardward.piece"
 VERSION = 1
@@ -79,12 +81,17 @@ class Piece:
         fields = {name: item for name, item in value.items() if name not in ("format", "version")}
         try:
             piece = cls(**fields)
-            sizes = (piece.dp_size, piece.replicas)
+            _check_sizes(piece.dp_size, piece.replicas)
         except (KeyError, TypeError, ValueError) as error:
             raise FormatError(f"{where} is malformed: {error}") from error
-        if min(sizes) < 1:
-            raise FormatError(f"{where} has dp_size and replicas {sizes}; both must be 1 or more")
         return piece
+
+
+def _check_sizes(*sizes: Any) -> None:
+    if not all(type(size) is int and size > 0 for size in sizes):
+        raise TypeError(f"dp_size and replicas are {sizes}; both must be 1 or more")
+    if math.prod(sizes) > MOST_PROCESSES:
+        raise ValueError(f"dp_size and replicas are {sizes}; {MOST_PROCESSES} are the most")
 
 
 def piece_path(directory: Path, number: int) -> Path:

@@ -79,7 +79,8 @@ def take_rank_slot(
     for other in sorted(directory.glob(f"{kind}-*.lock")) if first else ():
         holder = live_holder(other)
         if holder is not None and holder.launch != launch:
-            take_slot(other, launch)  # raises Busy in the words of that slot
+            # Raises Busy in the words of that slot, unless the holder died this very moment.
+            take_slot(other, launch).release()
     return take_slot(directory / f"{kind}-{topology.dp_rank}-{topology.replica}.lock", launch)
 
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from .arrays import Int64Array
 from .errors import TopologyError
 
+MOST_PROCESSES = 1 << 17
+"""More ranks and replicas than any job has; a journal is looked for under the name of each."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
@@ -25,6 +28,11 @@ class Topology:
             raise ValueError(f"dp_rank {self.dp_rank} is outside 0..{self.dp_size - 1}")
         if not 0 <= self.replica < self.replicas:
             raise ValueError(f"replica {self.replica} is outside 0..{self.replicas - 1}")
+        if self.processes > MOST_PROCESSES:
+            raise ValueError(
+                f"{self.dp_size} ranks with {self.replicas} replicas are {self.processes} "
+                f"processes; {MOST_PROCESSES} are the most"
+            )
 
     @property
     def processes(self) -> int:
