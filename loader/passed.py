@@ -50,7 +50,7 @@ class PassedCounts:
             or bool((np.diff(self.windows) <= 0).any())
         ):
             raise ValueError("windows increase from 0 and pass over at least one sample each")
-        if self.epoch < 0 or int(self.passed.sum()) > self.positions:
+        if self.epoch < 0 or sum(self.passed.tolist()) > self.positions:
             raise ValueError("an epoch is not negative and passes over no more than it has")
 
     def between(self, first: int, last: int) -> int:
@@ -97,6 +97,8 @@ class PassedCounts:
         """
         check_format(value, name=FORMAT, version=VERSION, where=where)
         try:
+            if not all(isinstance(value[name], str) for name in ("revision", "plan_id")):
+                raise TypeError("revision and plan_id are digests")
             counts = cls(
                 revision=value["revision"],
                 plan_id=value["plan_id"],

@@ -31,6 +31,13 @@ def numbers(signals: Mapping[str, Any]) -> dict[str, float]:
         if value is None:
             continue
         try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(
+                f"the signal {name!r} has a name that cannot be written ({error.reason}); "
+                "give it another"
+            ) from error
+        try:
             found[name] = value if isinstance(value, int) else float(value)
         except (TypeError, ValueError, RuntimeError) as error:
             raise UsageError(

@@ -69,6 +69,9 @@ def test_golden_bytes_of_version_1_never_change() -> None:
         ({"positions": 62}, FormatError),
         ({"passed": [2, 1, 61]}, IntegrityError),
         ({"surprise": 1}, IntegrityError),
+        ({"revision": None}, FormatError),
+        ({"plan_id": 5}, FormatError),
+        ({"windows": [0, 1], "passed": [2**63 - 1, 2**63 - 1]}, FormatError),
     ],
 )
 def test_a_changed_file_is_refused(change: dict[str, Any], error: type[Exception]) -> None:
