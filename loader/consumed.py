@@ -11,6 +11,9 @@ from .manifest import Manifest
 from .order import EpochOrder, Layout
 from .plan import Plan
 
+GONE = bytes(16).hex()
+"""Digest of a shard that a rebuilt corpus no longer has; it tells nothing of what it held."""
+
 
 def consumed_documents(manifest: Manifest, plan: Plan, cursor: Cursor) -> Int64Array:
     """Return the documents of which `plan` hands out a token before `cursor`, sorted int64[n].
@@ -47,17 +50,19 @@ def consumed_documents(manifest: Manifest, plan: Plan, cursor: Cursor) -> Int64A
 def documents_elsewhere(old: Manifest, docs: Int64Array, new: Manifest) -> Int64Array:
     """Return the ordinals that documents of `old` have in `new`, sorted int64[<= n].
 
-    A shard is the same where its bytes are, whatever it is called; documents of other shards are
-    left out.
+    A shard is the same where its bytes are, whatever it is called and however often it is there;
+    documents of other shards are left out.
     """
     if old.fingerprint == new.fingerprint:
         return docs
-    there = {(shard.digest, shard.documents): shard.first_document for shard in new.shards}
+    there: dict[tuple[str, int], list[int]] = {}
+    for shard in new.shards:
+        if shard.digest != GONE:
+            there.setdefault((shard.digest, shard.documents), []).append(shard.first_document)
     parts = []
     for shard in old.shards:
-        place = there.get((shard.digest, shard.documents))
-        if place is not None:
-            edges = (shard.first_document, shard.first_document + shard.documents)
-            low, high = np.searchsorted(docs, edges)
-            parts.append(docs[low:high] - shard.first_document + place)
+        edges = (shard.first_document, shard.first_document + shard.documents)
+        low, high = np.searchsorted(docs, edges)
+        inside = docs[low:high] - shard.first_document
+        parts += [inside + place for place in there.get((shard.digest, shard.documents), ())]
     return np.unique(concatenate(parts))

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from .arrays import Int64Array
 from .blocks import logical_digest
-from .errors import CorpusError, UsageError
+from .errors import CorpusError, CorruptBlock, UsageError
 from .files import full_disk_named, write_atomic
 from .formats import canonical_json
 from .index import published
@@ -82,7 +82,26 @@ def rebuilt_manifest(
             },
         )
         write_atomic(building / HEADER, canonical_json(header.to_json()) + b"\n")
+        _check_content(parent, Manifest.load(building))
     return Manifest.load(target)
+
+
+def _check_content(parent: Manifest, clean: Manifest) -> None:
+    """Refuse shards that hold anything else than the parent's without what was removed.
+
+    A file with the bytes of its parent needs no look, unless something was to be removed from it.
+    """
+    for shard, old in zip(clean.shards, parent.shards, strict=True):
+        for block in range(shard.first_block, shard.first_block + shard.blocks):
+            if shard.digest == old.digest and clean.alive(block) is None:
+                continue
+            try:
+                clean.reader.stored(block)
+            except CorruptBlock as error:
+                raise CorpusError(
+                    f"{clean.root} is not the corpus of {parent.path} without the removed "
+                    f"documents: {error}"
+                ) from error
 
 
 class _Builder:
@@ -189,4 +208,9 @@ def _line_spans(path: Path, counts: Sequence[int]) -> list[Span]:
             index = len(spans)
             spans.append(Span(index=index, first=first, documents=count, offset=offset, size=size))
             first, offset = first + count, offset + size
+        if stream.read(1):
+            raise CorpusError(
+                f"shard {path} has more lines than the {first} survivors; rebuild the corpus with "
+                "this version"
+            )
     return spans

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from helpers_loader import arrow_corpus, write_arrow
@@ -12,6 +13,7 @@ from shardward.cli.main import cli
 from shardward.loader import Cursor, Holdout, Manifest, Plan, Run, ShardLoader, build_manifest
 from shardward.loader.consumed import consumed_documents, documents_elsewhere
 from shardward.loader.errors import MismatchError
+from shardward.loader.rebuilt import rebuilt_manifest
 
 BLOCKS = [[f"block {b} text {t} " * (1 + (b + t) % 4) for t in range(10)] for b in range(8)]
 
@@ -112,3 +114,27 @@ def test_one_run_cannot_follow_itself_and_parts_must_belong_together(
     assert (result.exit_code, "are one run" in result.output) == (2, True)
     with pytest.raises(MismatchError, match="give the run's own"):
         consumed_documents(manifest, plan, Cursor(plan_id="f" * 64))
+
+
+def test_a_shard_that_is_twice_in_the_new_corpus_is_left_out_twice(tmp_path: Path) -> None:
+    for name in ("old/a", "new/a", "new/b"):
+        write_arrow(tmp_path / f"{name}.arrow", [["one", "two", "three"]])
+    old = build_manifest([str(tmp_path / "old")], tmp_path / "m1")
+    new = build_manifest([str(tmp_path / "new")], tmp_path / "m2")
+
+    assert documents_elsewhere(old, np.array([0, 2]), new).tolist() == [0, 2, 3, 5]
+
+
+def test_shards_that_are_gone_are_not_taken_for_each_other(tmp_path: Path) -> None:
+    found = []
+    for name in ("a", "b"):
+        write_arrow(tmp_path / name / "gone.arrow", [[f"one of {name}", "two"]])
+        write_arrow(tmp_path / name / "kept.arrow", [[f"three of {name}", "four"]])
+        parent = build_manifest([str(tmp_path / name)], tmp_path / f"{name}-parent")
+        kept = tmp_path / f"{name}-kept"
+        kept.mkdir()
+        (tmp_path / name / "kept.arrow").rename(kept / "kept.arrow")
+        gone = np.array([0, 1])
+        found.append(rebuilt_manifest(parent, kept, tmp_path / f"{name}-clean", gone=gone))
+
+    assert documents_elsewhere(found[0], np.array([0, 1]), found[1]).size == 0

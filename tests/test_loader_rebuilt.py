@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -39,19 +40,28 @@ FORMATS = ("parquet", "arrow", "arrows", "jsonl")
 GONE = (0, 1, 2, 3, 4, 7, *range(40, 60))
 
 
-def write(path: Path, docs: range, kind: str) -> None:
+def write(path: Path, docs: Sequence[int], kind: str, sizes: Sequence[int] = (5, 5, 5, 5)) -> None:
+    path.parent.mkdir(exist_ok=True)
     rows = {"id": [f"d{doc}" for doc in docs], "text": [text_of(doc) for doc in docs]}
     table = pa.table(rows)
     if kind == "parquet":
-        pq.write_table(table, path, row_group_size=5)
+        with pq.ParquetWriter(path, table.schema) as groups:
+            for group in parts(table, sizes):
+                groups.write_table(group)
     elif kind == "jsonl":
         lines = [json.dumps({"id": f"d{doc}", "text": text_of(doc)}) for doc in docs]
         path.write_text("\n".join(lines) + "\n")
     else:
         make = ipc.new_file if kind == "arrow" else ipc.new_stream
         with pa.OSFile(str(path), "wb") as sink, make(sink, table.schema) as out:
-            for batch in table.to_batches(max_chunksize=5):
-                out.write_batch(batch)
+            for part in parts(table, sizes):
+                out.write_table(part)
+
+
+def parts(table: pa.Table, sizes: Sequence[int]) -> list[pa.Table]:
+    starts = np.cumsum([0, *sizes[:-1]]).tolist()
+    found = [table.slice(start, size) for start, size in zip(starts, sizes, strict=True)]
+    return [part for part in found if part.num_rows]
 
 
 @pytest.fixture(params=FORMATS)
@@ -193,12 +203,33 @@ def test_a_block_that_lost_another_row_is_refused(
     victim = next((home / "clean").glob("s0.*"))
     write(victim, range(5, 15), victim.suffix[1:])
 
-    if victim.suffix != ".jsonl":
-        with pytest.raises(CorpusError, match="has blocks of"):
-            rebuilt_manifest(parent, home / "clean", home / "m", gone=revision.documents)
-        return
-    clean = rebuilt_manifest(parent, home / "clean", home / "m", gone=revision.documents)
-    assert verify(clean)
+    words = "10 documents" if victim.suffix == ".jsonl" else "has blocks of"
+    with pytest.raises(CorpusError, match=words):
+        rebuilt_manifest(parent, home / "clean", home / "m", gone=revision.documents)
+
+
+@pytest.mark.parametrize("shard", [0, 1])
+def test_shards_of_the_right_sizes_with_other_documents_are_refused(
+    scene: tuple[Run, Manifest, Revision, Path], shard: int
+) -> None:
+    _, parent, revision, home = scene
+    victim = next((home / "clean").glob(f"s{shard}.*"))
+    kept = [doc for doc in range(shard * SIZE, shard * SIZE + SIZE) if doc not in GONE]
+    kept[-1] = 0  # was removed, and is there again in the place of another
+    write(victim, kept, victim.suffix[1:], sizes=[4, 5, 5] if shard == 0 else [5] * 4)
+
+    with pytest.raises(CorpusError, match=r"without the removed documents: .* have digest"):
+        rebuilt_manifest(parent, home / "clean", home / "m", gone=revision.documents)
+    assert not (home / "m").exists()
+
+
+def test_a_removed_document_that_is_still_behind_the_others_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "a" / "s.jsonl", range(10), "jsonl")
+    write(tmp_path / "b" / "s.jsonl", range(10), "jsonl")
+    parent = build_manifest([str(tmp_path / "a")], tmp_path / "m", tokenizer="bytes")
+
+    with pytest.raises(CorpusError, match="more lines than the 9 survivors"):
+        rebuilt_manifest(parent, tmp_path / "b", tmp_path / "n", gone=np.array([9]))
 
 
 def test_a_rebuilt_corpus_is_rebuilt_from_its_parent(
@@ -224,5 +255,22 @@ def test_the_command_makes_a_manifest_that_the_run_can_go_on_with(
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["manifest"] == str(home / "kept")
     assert fed(Manifest.load(home / "kept"), revision, "hold") == fed(parent, revision, "hold")
-    again = CliRunner().invoke(cli, [*words, "--keep-order", str(home / "kept")])
-    assert "manifests never change" in again.stderr
+
+
+def test_a_finished_rebuild_that_is_repeated_is_known_as_done(
+    scene: tuple[Run, Manifest, Revision, Path],
+) -> None:
+    run, _, _, home = scene
+    words = ["rebuild", "--run", str(run.path), "--yes", "--json", "--keep-order"]
+    first = CliRunner().invoke(cli, [*words, str(home / "kept"), "--out", str(home / "out")])
+    header = (home / "kept" / "manifest.json").read_bytes()
+
+    again = CliRunner().invoke(cli, [*words, str(home / "kept"), "--out", str(home / "out")])
+    other = CliRunner().invoke(cli, [*words, str(home / "kept"), "--out", str(home / "other")])
+    none = CliRunner().invoke(cli, [*words, str(home / "clean"), "--out", str(home / "out")])
+
+    assert (again.exit_code, again.stdout) == (0, first.stdout)
+    assert (home / "kept" / "manifest.json").read_bytes() == header
+    assert "manifests never change" in other.stderr
+    assert "manifests never change" in none.stderr
+    assert not (home / "other").exists()
