@@ -164,9 +164,9 @@ def compare(shares: Sequence[Share]) -> None:
 def check_recorded_ranks(run: Run, piece: int, step: int, topology: Topology) -> None:
     """On rank 0: compare what the journals of all ranks record for `step`, as far as it is there.
 
-    The end of each journal is read, 256 KB; if the step is not whole in it, it is found by bisection.
-    How many tokens count in the loss of the step is not on record. A rank whose journal is not here, or that has
-    not recorded the step yet, is left to the ingest.
+    The end of each journal is read, 256 KB; a step that is not whole in it is found by bisection.
+    How many tokens count in the loss is not on record. A rank whose journal is not here, or that
+    has not recorded the step yet, is left to the ingest.
 
     Raises:
         IntegrityError: the ranks recorded different steps under one number.
