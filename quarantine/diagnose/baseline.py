@@ -80,11 +80,11 @@ class Baseline:
     def score(self, step: int, value: float) -> float:
         """Return how many standard deviations `value` lies over the trend."""
         predicted, deviation = self.expect(step)
-        return (self.transform(value) - predicted) / deviation
+        return ((self.transform(value) if self._logarithm else value) - predicted) / deviation
 
     def add(self, step: int, value: float) -> None:
         """Take a finite `value` into the baseline, held near the trend once there is one."""
-        y = self.transform(value)
+        y = self.transform(value) if self._logarithm else value
         end = self._end
         if end >= self._enough:
             predicted, deviation = self.expect(step)
@@ -168,8 +168,8 @@ class Baseline:
         count = len(x)
         centre, mean = float(np.add.reduce(x)) / count, float(np.add.reduce(y)) / count
         away = x - centre
-        spread = float(away @ away)
-        slope = float(away @ y) / spread if spread > 0 else 0.0
+        spread = float(away.dot(away))
+        slope = float(away.dot(y)) / spread if spread > 0 else 0.0
         # The arrays of this point are used up in place: allocations are most of the cost.
         away *= slope
         away += mean

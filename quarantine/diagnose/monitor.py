@@ -161,8 +161,10 @@ class Monitor:
     def _loss(self, step: int, loss: float, gradient: float | None) -> list[Event]:
         if not is_finite(loss):
             return self._kept(self._trouble.broken(step))
-        healed = self._kept(self._trouble.finite(step))
-        return healed + self._finite_loss(step, loss, gradient)
+        healed = self._trouble.finite(step)
+        if not healed:
+            return self._finite_loss(step, loss, gradient)
+        return self._kept(healed) + self._finite_loss(step, loss, gradient)
 
     def _finite_loss(self, step: int, loss: float, gradient: float | None) -> list[Event]:
         if self.config.rule == "classic":
@@ -185,7 +187,9 @@ class Monitor:
             changed += self._kept(self._settle(settling, step, loss, None))
         changed += self._kept(self._slow(step, loss))
         changed += self._kept(self._unmuted(step))
-        return changed + self._kept(self._recovered(step))
+        if self._diverged is not None:
+            changed += self._kept(self._recovered(step))
+        return changed
 
     def _settle(
         self, settling: Settling, step: int, loss: float, gradient: float | None
@@ -223,6 +227,8 @@ class Monitor:
     def _unmuted(self, step: int) -> list[Event]:
         """Page for an event that was taken for a known pattern, and has left it."""
         self._repeats.follow(step, self._climb.level)
+        if self._repeats.muted is None:
+            return []
         event = self._records.get(self._repeats.muted)
         if event is None or not self._repeats.broken(event, step, self._climb.level):
             return []

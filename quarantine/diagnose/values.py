@@ -8,7 +8,6 @@ moment that way, whatever their devices are at.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Protocol, SupportsFloat, cast
@@ -56,14 +55,16 @@ class Inbox:
     def __init__(self) -> None:
         self._waiting: _Waiting | None = None
 
-    def take(
-        self, step: int, values: Mapping[str, Value], announced: str | None
-    ) -> list[Observation]:
+    def take(self, step: int, values: dict[str, Value], announced: str | None) -> list[Observation]:
         """Return the observations that are complete: an earlier step's, and this one's if all
-        of its values lie on the host."""
+        of its values lie on the host. `values` is given away."""
         ready = self.flush() if self._waiting is not None else []
-        if set(map(type, values.values())) <= {float}:
-            return [*ready, Observation(step, announced, cast("dict[str, float]", {**values}))]
+        for value in values.values():
+            if type(value) is not float:
+                break
+        else:
+            floats = cast("dict[str, float]", values)
+            return [*ready, Observation(step, announced, floats)]
         if not any(map(_on_device, values.values())):
             numbers = {name: number(value) for name, value in values.items()}
             return [*ready, Observation(step, announced, numbers)]
