@@ -27,7 +27,10 @@ from .incident_exits import EXITS
 from .incident_look import LOOK
 from .incident_options import find
 from .incident_trial import trial
-from .output import acts, emit, json_option, mutation_options, run_option, table
+from .output import acts, clean, emit, json_option, mutation_options, run_option, table
+
+MOST_COMMAND = 8000
+"""Characters of a command to type; a path may have 4096, and quoting makes it longer."""
 
 
 @click.group()
@@ -94,7 +97,7 @@ def show(*, incident_id: str, run: Path, as_json: bool) -> None:
         rows = [[e.time[:19], e.actor, describe(e)] for e in events]
         out.print(table(f"{found.id}: {row['state']}", ("time", "who", "what"), rows))
         if row["next"]:
-            out.print(f"next: {next_command(found, opened)}")
+            out.print(f"next: {next_command(found, opened)}", soft_wrap=True)
 
     emit(as_json, {**row, "events": events}, render)
 
@@ -150,10 +153,13 @@ def page(*, incident_id: str, run: Path, as_json: bool) -> None:
         )
 
     def render(out: Console) -> None:
-        names = ("happened", "sure", "ate", "waiting", "rewinding", "next")
+        names = ("happened", "sure", "ate", "waiting", "rewinding")
         rows = [[name, getattr(shown, name)] for name in names]
-        rows += [["or" if at == 0 else "", each] for at, each in enumerate(shown.otherwise)]
         out.print(table(f"{shown.id}: {shown.state}", ("", ""), rows))
+        # Not in the table, which would break them: they are for copying.
+        commands = [("next", shown.next), *(("or", each) for each in shown.otherwise)]
+        for name, command in commands:
+            out.print(clean(f"{name}: {command}", limit=MOST_COMMAND), soft_wrap=True)
 
     emit(as_json, shown.to_json(), render)
 

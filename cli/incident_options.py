@@ -126,7 +126,7 @@ def said(asked: Asked, *, done: bool, what: str, facts: Mapping[str, Any]) -> No
         for line in text.split("\n"):
             out.print(clean(line, limit=400))
         if done:
-            out.print(f"next: {next_command(incident, run)}")
+            out.print(f"next: {next_command(incident, run)}", soft_wrap=True)
 
     emit(asked.as_json, {**base, **facts}, render)
 

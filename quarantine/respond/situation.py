@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -108,8 +109,8 @@ def next_command(incident: Incident, run: Run) -> str:
     """Return the command for the next step of the response."""
     step = incident.case().next_step
     if step is None:
-        return f"shardward incident show {incident.id} --run {run.path}"
-    return f"shardward incident {step} {incident.id} --run {run.path}"
+        return f"shardward incident show {incident.id} --run {shlex.quote(str(run.path))}"
+    return f"shardward incident {step} {incident.id} --run {shlex.quote(str(run.path))}"
 
 
 def other_commands(incident: Incident, run: Run) -> tuple[str, ...]:
@@ -117,7 +118,9 @@ def other_commands(incident: Incident, run: Run) -> tuple[str, ...]:
     words = {act: f'{act} {incident.id} --reason "WHY"' for act in ways_out(incident.case())}
     if incident.case().next_step == "confirm" and incident.last("attempt") is not None:
         words = {"confirm": f'confirm {incident.id} --accept "WHY"', **words}
-    return tuple(f"shardward incident {each} --run {run.path}" for each in words.values())
+    return tuple(
+        f"shardward incident {each} --run {shlex.quote(str(run.path))}" for each in words.values()
+    )
 
 
 def _left(incident: Incident, run: Run, onset: int) -> bool:
