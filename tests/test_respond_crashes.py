@@ -28,6 +28,7 @@ from shardward.quarantine.respond import exits
 from shardward.quarantine.respond.decisions import DecisionLog
 from shardward.quarantine.respond.incident import Incident, IncidentStore
 from shardward.quarantine.respond.machine import NOTES, fold
+from shardward.quarantine.respond.orders import Factors
 from shardward.quarantine.respond.resume import read_resume, resume
 from shardward.quarantine.respond.revisions import list_revisions, publish_revision
 
@@ -148,6 +149,50 @@ def test_an_act_that_died_at_any_write_can_be_done_again(
             if not done(scene, act):
                 carry_out(scene)
             assert standing(scene) == wanted, (at, after)
+
+
+@pytest.mark.parametrize("before", ["rewind", "identify"])
+def test_a_not_data_that_died_at_any_write_can_be_repeated(
+    tmp_path: Path, manifest: Manifest, before: str
+) -> None:
+    base = prepared(tmp_path / "base", manifest, before)
+    if before == "identify":
+        half_rewound(base, manifest)
+
+    def carry_out(scene: Again) -> None:
+        asked: dict[str, Any] = {"actor": "kim", "reason": "the rate was raised"}
+        exits.leave(
+            scene.incident, scene.run, "not-data", **asked, factors=Factors(learning_rate=0.1)
+        )
+
+    shutil.copytree(base, tmp_path / "whole")
+    with dying(0) as life:
+        carry_out(Again(tmp_path / "whole", manifest))
+    wanted = standing(Again(tmp_path / "whole", manifest))
+
+    for at in range(1, life.seen + 1):
+        for after in (False, True):
+            place = tmp_path / f"{at}{after}"
+            shutil.copytree(base, place)
+            with dying(at, after=after):
+                carry_out(Again(place, manifest))
+            scene = Again(place, manifest)
+            if not done(scene, "not-data"):
+                carry_out(scene)
+            orders, left = resume(scene.run), scene.incident.last("not-data")
+            assert orders is not None
+            assert left is not None
+            assert standing(scene) == wanted, (at, after)
+            assert (orders.learning_rate_factor, left.summary["orders"]) == (0.1, orders.id)
+
+
+def half_rewound(place: Path, manifest: Manifest) -> None:
+    """Die in a rewind when the pending orders stand and the head does not move any more."""
+    scene = Again(place, manifest)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Run, "move_head", lambda *_, **__: (_ for _ in ()).throw(EOFError))
+        with pytest.raises(EOFError):
+            step("rewind")(scene)
 
 
 SIGNALS = {"loss": losses(16, 35, level=2.9, seed=3)}

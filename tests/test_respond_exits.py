@@ -18,7 +18,7 @@ from shardward.quarantine.respond import response
 from shardward.quarantine.respond.exits import leave, reopen
 from shardward.quarantine.respond.incident import Incident, IncidentStore
 from shardward.quarantine.respond.machine import EXIT_FROM, REACHED
-from shardward.quarantine.respond.orders import begun_rewind
+from shardward.quarantine.respond.orders import Factors, begun_rewind
 from shardward.quarantine.respond.resume import Resume, read_resume, resume
 from shardward.quarantine.respond.rewind import RewindPlan, plan_rewind
 from shardward.quarantine.respond.watchplan import generate_watch_plan
@@ -128,6 +128,60 @@ def test_an_exit_that_died_before_its_event_is_taken_again(
     leave(incident, scene.run, "not-data", actor="kim", reason="ECC errors")
 
     assert incident.case().state == "not-data"
+
+
+def test_a_rate_that_was_lowered_before_the_exit_died_can_be_lowered_again_and_by_no_other_factor(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    incident = reach(scene, "rewound")
+    asked: dict[str, Any] = {"actor": "kim", "reason": "raised"}
+    with dying(monkeypatch, "not-data"), pytest.raises(KeyboardInterrupt):
+        leave(incident, scene.run, "not-data", **asked, factors=Factors(learning_rate=0.1))
+    stands = read_resume(scene.run.path)
+    assert stands is not None
+
+    with pytest.raises(IncidentError, match=r"learning rate times 0\.1 and not recorded"):
+        leave(incident, scene.run, "not-data", **asked, factors=Factors(learning_rate=0.2))
+    event = leave(incident, scene.run, "not-data", **asked, factors=Factors(learning_rate=0.1))
+
+    assert read_resume(scene.run.path) == stands
+    assert (stands.learning_rate_factor, event.summary["orders"]) == (0.1, stands.id)
+    assert incident.evidence(event, "orders") == stands.to_json()
+
+
+def test_an_exit_without_a_factor_records_the_orders_that_a_crash_left(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    incident = reach(scene, "rewound")
+    factors = Factors(learning_rate=0.1)
+    with dying(monkeypatch, "not-data"), pytest.raises(KeyboardInterrupt):
+        leave(incident, scene.run, "not-data", actor="kim", reason="r", factors=factors)
+
+    event = leave(incident, scene.run, "not-data", actor="kim", reason="r")
+
+    stands = read_resume(scene.run.path)
+    assert stands is not None
+    assert (event.summary["orders"], stands.learning_rate_factor) == (stands.id, 0.1)
+
+
+@pytest.mark.parametrize("exit_", ["not-data", "recover", "escalate"])
+def test_leaving_after_half_a_rewind_ends_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, exit_: str
+) -> None:
+    incident = reach(scene, "identified")
+    with monkeypatch.context() as patched:
+        patched.setattr(response, "move_head", lambda *_, **__: (_ for _ in ()).throw(EOFError))
+        with pytest.raises(EOFError):
+            response.rewind(incident, scene.run, scene.plan(), actor="kim")
+    assert incident.case().state == "identified"
+
+    leave(incident, scene.run, exit_, actor="kim", reason="r")
+
+    head, orders = scene.run.head(), resume(scene.run)
+    assert head is not None
+    assert orders is not None
+    assert (head.step, orders.checkpoint.step, orders.kind) == (15, 15, "rewind")
+    assert start(scene, orders) == 2
 
 
 def test_a_resume_that_died_before_its_event_is_completed_from_the_orders_that_stand(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...loader.errors import IncidentError
 from ...loader.files import exclusive_lock
 from .incident import check_steps, head_piece
-from .orders import LOCK, settle
+from .orders import LOCK, given, settle, unsettled
 from .resume import Resume, read_resume
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ Json = Mapping[str, Any]
 
 
 def pending_orders(incident: Incident, run: Run) -> Resume | None:
-    """Return the orders that leaving the incident would make final, or None."""
+    """Return the orders that leaving the incident would make final or record, or None."""
     orders = read_resume(run.path)
     pending = orders is not None and not orders.ready and orders.incident == incident.id
-    return orders if pending else None
+    return orders if pending else unsettled(incident, run)
 
 
 def leave(
@@ -62,7 +62,15 @@ def leave(
                 f"{incident.id} has not rewound the run, so {act} gives the trainer no orders that "
                 "could hold a factor; rewind first, or change the trainer's own settings"
             )
-        orders = settle(incident, run, reason=f"{act}: {reason}", factors=factors)
+        orders = unsettled(incident, run)
+        if orders is None:
+            orders = settle(incident, run, reason=f"{act}: {reason}", factors=factors)
+        elif factors is not None and factors != given(orders):
+            raise IncidentError(
+                f"the orders {orders.id} were written with a learning rate times "
+                f"{orders.learning_rate_factor:g} and not recorded, and a trainer may have taken "
+                "them: repeat without a factor, then reopen the incident to change it"
+            )
         said: dict[str, Any] = {"reason": reason}
         stored: dict[str, Any] = {"evidence": evidence} if evidence else {}
         if orders is not None:

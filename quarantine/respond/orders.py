@@ -31,6 +31,11 @@ class Factors:
     clip: float = 1.0
 
 
+def given(orders: Resume) -> Factors:
+    """Return the factors that `orders` hold."""
+    return Factors(learning_rate=orders.learning_rate_factor, clip=orders.clip_factor)
+
+
 def kept(run: Run, checkpoint: Checkpoint) -> bool:
     """Return whether the history of the run's head still leads through `checkpoint`."""
     head = run.head()
@@ -132,6 +137,18 @@ def unrecorded(incident: Incident, run: Run) -> Resume | None:
     return orders if ours and same else None
 
 
+def unsettled(incident: Incident, run: Run) -> Resume | None:
+    """Return final orders of `incident` that were written and that no event records, or None.
+
+    A crash leaves them; they are taken up as they are, since a trainer may have obeyed them.
+    """
+    orders = read_resume(run.path)
+    if orders is None or not orders.ready or orders.incident != incident.id:
+        return None
+    recorded = {event.summary.get("orders") for event in incident.events()}
+    return None if orders.id in recorded else orders
+
+
 def settle(
     incident: Incident, run: Run, *, reason: str, factors: Factors | None = None
 ) -> Resume | None:
@@ -164,7 +181,7 @@ def settle(
         clip_factor=factors.clip,
         created="",
     )
-    if not _went_on(run, pending):
+    if _half_done(incident, pending) or not _went_on(run, pending):
         move_head(run, orders)
     return write_resume(run.path, orders)
 
@@ -190,6 +207,11 @@ def in_force(run: Run, plan: RewindPlan) -> Cursor:
 
 def _taken(run: Run, orders: Resume) -> bool:
     return taken_by(run.path, orders) is not None
+
+
+def _half_done(incident: Incident, pending: Resume) -> bool:
+    """Return whether a crash stopped the rewind of this round before it was recorded."""
+    return pending.round == incident.case().round and incident.last("rewind") is None
 
 
 def _went_on(run: Run, orders: Resume) -> bool:
