@@ -6,12 +6,15 @@ import time
 from pathlib import Path
 
 import click
+import numpy as np
 
 from ..loader.run import Run
+from ..quarantine.diagnose.signals import read_series
 from ..quarantine.ledger import Ledger
 from ..quarantine.respond import response
 from ..quarantine.respond.filing import file as file_incident
 from ..quarantine.respond.gather import attach_findings
+from ..quarantine.respond.incident import Incident
 from ..quarantine.respond.outlets import check_outlets, incident_message
 from ..quarantine.respond.resume import trains
 from ..quarantine.respond.selection import parse_steps
@@ -60,8 +63,8 @@ def watch(
         first, last = parse_steps(window)
         plan = WatchPlan.from_json({**plan.to_json(), "first": first, "last": last})
     if follow and not final:
-        _follow(opened, incident.id, plan, log, follow)
-    series = by_step(signals(opened, log))
+        _follow(opened, incident, plan, log, follow)
+    series = _seen(opened, incident, log)
     act = asked.does
     if act:
         result = response.watch(incident, series, actor=asked.actor, plan=plan, final=final)
@@ -75,17 +78,45 @@ def watch(
         ctx.exit(3)
 
 
-def _follow(run: Run, incident_id: str, plan: WatchPlan, log: Path | None, pause: float) -> None:
+def _seen(run: Run, incident: Incident, log: Path | None) -> dict[str, dict[int, float]]:
+    """Return the signals by step, without those of the branch that was left.
+
+    Until a trainer opens the new branch, a log that reaches back to the checkpoint and never
+    stepped back holds the old branch under the new one's numbers.
+    """
+    series = by_step(signals(run, log))
+    back = incident.require("rewind").summary
+    begins = min((min(values) for values in series.values() if values), default=0)
+    if log is None or _started(incident, run) or begins > back["step"] or _steps_back(log):
+        return series
+    return {
+        name: {step: value for step, value in values.items() if step <= back["step"]}
+        for name, values in series.items()
+    }
+
+
+def _started(incident: Incident, run: Run) -> bool:
+    """Return whether a trainer opened a branch after the rewind."""
+    back, head = incident.require("rewind").summary, run.head()
+    return head is not None and (head.piece, head.step) != (back["piece"], back["step"])
+
+
+def _steps_back(log: Path) -> bool:
+    return any(bool((np.diff(each.steps) <= 0).any()) for each in read_series(log).values())
+
+
+def _follow(run: Run, incident: Incident, plan: WatchPlan, log: Path | None, pause: float) -> None:
     """Look again every `pause` seconds until the watch or the run is over."""
-    seen = trains(run)
+    # A trainer that took its orders and still loads its weights is yet to come.
+    seen = trains(run) or _started(incident, run)
     while True:
         # Asked before the signals: what a trainer wrote before it ended is looked at.
         now = trains(run)
-        result = evaluate_watch(plan, by_step(signals(run, log)))
+        result = evaluate_watch(plan, _seen(run, incident, log))
         if result.verdict != "running" or (seen and not now):
             return
         seen = seen or now
-        say(f"{incident_id}: {result.reason}")
+        say(f"{incident.id}: {result.reason}")
         time.sleep(pause)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import threading
 import time
 from itertools import islice
@@ -145,6 +146,68 @@ def test_following_a_watch_ends_with_the_trainer(desk: Desk) -> None:
 
     said = json.loads(result.stdout)
     assert (said["verdict"], said["seen_to"]) == ("running", 54)
+
+
+def test_following_a_watch_of_a_trainer_that_is_over_ends_at_once(desk: Desk) -> None:
+    desk.go("resume")
+    desk.train_on()
+    asked: list[float] = []
+
+    def once(pause: float) -> None:
+        asked.append(pause)
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(time, "sleep", once)
+        said = desk.json("watch", "INC-0001", "--window", "51-90", "--follow", "1", "--yes")
+
+    assert (said["verdict"], said["seen_to"], asked) == ("running", 75, [])
+
+
+def test_following_a_watch_waits_for_a_trainer_that_took_its_orders_and_loads(desk: Desk) -> None:
+    desk.go("resume")
+    assert resume(desk.run) is not None
+    asked: list[float] = []
+
+    def start(pause: float) -> None:
+        asked.append(pause)
+        desk.train_on()
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(time, "sleep", start)
+        said = desk.json("watch", "INC-0001", "--follow", "1", "--yes")
+
+    assert (said["verdict"], said["seen_to"], asked) == ("clear", 62, [1.0])
+
+
+def test_a_log_of_the_left_branch_is_no_recurrence_before_the_trainer_starts(
+    desk: Desk, tmp_path: Path
+) -> None:
+    desk.go("resume")
+    log = tmp_path / "log.csv"
+    rows = [f"{step},{9.0 if 60 <= step < 66 else 3.0},1.0" for step in range(1, 71)]
+    log.write_text("\n".join(["step,loss,grad_norm", *rows]))
+    words = ("watch", "INC-0001", "--log", str(log), "--yes")
+
+    assert desk.json(*words)["verdict"] == "running"
+    log.write_text("\n".join(["step,loss,grad_norm", *rows, *rows[50:66]]))
+    assert desk.json(*words, code=3)["verdict"] == "recurrence"
+
+
+def test_commands_of_a_page_are_whole_lines_also_where_the_path_is_long(
+    tmp_path: Path, manifest: Manifest
+) -> None:
+    home = tmp_path / "a place" / ("long" * 30)
+    home.mkdir(parents=True)
+    desk = Desk(home, manifest)
+    opened = desk.type("open", "--onset", "60", "--detected", "62", "--yes").output
+    page = desk.type("page", "INC-0001").output
+
+    shown = [line.partition(": ")[2] for line in page.splitlines() if line[:4] in ("next", "or: ")]
+    stored = desk.json("page", "INC-0001")
+    assert shown == [stored["next"], *stored["otherwise"]]
+    assert f"next: {stored['next']}" in opened.splitlines()
+    assert shardward_words(shlex.split(stored["next"])[1:]).exit_code == 0
 
 
 def test_a_spike_that_the_run_has_not_reached_is_refused(desk: Desk) -> None:
