@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,11 @@ from shardward.quarantine.respond.acquittal import (
     harmed_steps,
 )
 from shardward.quarantine.respond.incident import IncidentStore
+from shardward.quarantine.respond.suspects import acquit_relatives, families_of
 from shardward.quarantine.search.findings import Finding, Suspect
+from shardward.quarantine.search.hits import Hit
 from shardward.quarantine.search.incident_window import IncidentWindow
+from shardward.quarantine.search.similar import search
 
 DOCUMENTS = 400
 LENGTH = 31
@@ -181,6 +185,46 @@ def test_junk_is_not_acquitted(
 
     assert [each.doc for each in free] == [licences[1]]
     assert [each.doc for each in freed if each.verdict] == [licences[0]]
+
+
+def test_copies_is_the_family_of_what_nothing_else_condemns() -> None:
+    accused = [suspect(1, COPIES, "binary"), suspect(2, COPIES)]
+
+    assert families_of(accused) == {1: "binary", 2: COPIES}
+
+
+def test_relatives_acquit_no_junk_and_keep_what_is_like_junk(
+    crowded: tuple[Desk, list[int], list[int]],
+) -> None:
+    desk, licences, _ = crowded
+    desk.json("identify", "INC-0001", "--history", "0", "--yes")
+    incident = IncidentStore(desk.run.path).get("INC-0001")
+    copy, junk = licences[:2]
+    stored = [
+        {"doc": copy, "family": COPIES, "verdict": True},
+        {"doc": junk, "family": "binary", "verdict": True},
+    ]
+    incident.attach("suspects", {"suspects": stored}, actor="kim")
+    early = min(search_hits(desk, copy), key=lambda hit: hit.doc not in licences)
+    like_junk = replace(early, doc=licences[2], query_doc=junk, kind="junk")
+    like_copy = replace(early, doc=licences[2], query_doc=copy)
+
+    with Ledger.open(desk.run) as ledger:
+        left, free = acquit_relatives(
+            incident,
+            ledger,
+            desk.manifest,
+            [*search_hits(desk, copy), like_copy, like_junk],
+            branch=None,
+        )
+
+    assert copy in {each.doc for each in free}
+    assert junk not in {each.doc for each in free}
+    assert left == [like_junk]
+
+
+def search_hits(desk: Desk, doc: int) -> list[Hit]:
+    return list(search(desk.manifest, [doc], kinds=("near", "exact")))
 
 
 def test_an_acquittal_is_said_in_words() -> None:

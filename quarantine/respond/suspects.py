@@ -10,6 +10,7 @@ from ..search.incident_window import IncidentWindow, document_losses
 from ..search.triage import triage
 from .acquittal import (
     COPIES,
+    COPY_KINDS,
     HISTORY_DOCUMENTS,
     Acquittal,
     acquit_hits,
@@ -105,7 +106,8 @@ def acquit_relatives(
     """
     stored = (incident.attached("suspects") or {}).get("suspects", [])
     copies = {each["doc"] for each in stored if each["family"] == COPIES}
-    free = acquit_hits(
+    junk = {each["doc"] for each in stored if each.get("verdict")} - copies
+    found = acquit_hits(
         [hit for hit in hits if hit.query_doc in copies],
         ledger,
         manifest,
@@ -113,14 +115,26 @@ def acquit_relatives(
         branch=branch,
         harmed=harmed_steps(incident.run_path),
     )
+    free = [each for each in found if each.doc not in junk]
     names = {each.doc for each in free}
-    return [h for h in hits if h.doc not in names and h.query_doc not in names], free
+
+    def stays(hit: Hit) -> bool:
+        like_junk = hit.query_doc in junk and hit.kind not in COPY_KINDS
+        return hit.query_doc not in names and (like_junk or hit.doc not in names)
+
+    return [hit for hit in hits if stays(hit)], free
 
 
 def families_of(suspects: Sequence[Suspect]) -> dict[int, str]:
-    """Return the family of the first finding that condemns each suspect, by document."""
+    """Return the family of the first finding that condemns each suspect, by document.
+
+    `copies` only where nothing else condemns it: copies may be acquitted, junk may not.
+    """
     return {
-        suspect.doc: next(finding.family for finding in suspect.findings if finding.verdict)
+        suspect.doc: min(
+            (finding.family for finding in suspect.findings if finding.verdict),
+            key=lambda family: family == COPIES,
+        )
         for suspect in suspects
         if suspect.verdict
     }
