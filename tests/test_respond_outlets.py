@@ -99,6 +99,19 @@ def test_a_github_issue_is_created_once_and_updated_after(
     assert receiver.requests[0][3]["Authorization"] == "Bearer s3cret"
 
 
+def test_a_refused_search_makes_no_second_issue_and_is_asked_again(
+    incident: Incident, receiver: Receiver, environment: dict[str, str]
+) -> None:
+    receiver.answers = [(200, []), (403, {"message": "rate limit"})]
+    assert tell(incident, environment, "github", repository="o/r") == ["failed"]
+    assert "POST" not in [method for method, _, _, _ in receiver.requests]
+
+    receiver.answers = [(200, []), (200, {"items": []}), (201, {"number": 7})]
+    sent = deliver(incident, environment=environment, pause=quiet)
+
+    assert [each.state for each in sent] == ["delivered"]
+
+
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_what_may_pass_is_retried_with_growing_pauses(
     incident: Incident, receiver: Receiver, environment: dict[str, str], status: int

@@ -162,8 +162,9 @@ def _find_issue(
             break
     wanted = quote(f'repo:{value["repository"]} is:issue in:body "{value["key"]}"')
     searched = send("GET", f"{base}/search/issues?q={wanted}", None, headers)
-    known = _issues(searched) if searched.ok else []
-    return next((issue for issue in known if mark in str(issue.get("body"))), None)
+    if not searched.ok:
+        return searched
+    return next((issue for issue in _issues(searched) if mark in str(issue.get("body"))), None)
 
 
 def _numbered(reply: Reply) -> Reply:
