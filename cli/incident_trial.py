@@ -10,7 +10,7 @@ from ..quarantine.ledger import Ledger
 from ..quarantine.respond.command import run_command
 from ..quarantine.respond.operations import branch_of_spike, choose_rewind
 from ..quarantine.respond.telemetry import ledger_series
-from ..quarantine.respond.trial import TRIALS, attach_trial, judge_trial, trial_spec
+from ..quarantine.respond.trial import TRIALS, attach_trial, judge_trial, trial_home, trial_spec
 from .incident_options import Asked, act_options, said
 from .output import manifest_option, say
 from .respond_options import corpus_of
@@ -27,7 +27,11 @@ from .respond_options import corpus_of
     help="The same batches, or the newest revision's hole passed over or held.",
 )
 @click.option("--command", required=True, help='The trainer, such as "train.sh {spec} {metrics}".')
-@click.option("--timeout", type=float, help="Seconds after which the trainer is stopped.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds after which the trainer is stopped.",
+)
 def trial(
     asked: Asked,
     *,
@@ -56,10 +60,8 @@ def trial(
         said(asked, done=False, what=what, facts=facts)
         return
     say(what)
-    home = incident.path / "work" / f"trial-{kind}"
-    result = judge_trial(
-        incident, spec, run_command(command, spec, home, timeout=timeout), original
-    )
+    found = run_command(command, spec, trial_home(incident, kind), timeout=timeout)
+    result = judge_trial(incident, spec, found, original)
     attach_trial(incident, result, actor=asked.actor)
     what = f"{kind}: the spike {'came back' if result.recurred else 'stayed away'}"
     if result.bitwise is not None:

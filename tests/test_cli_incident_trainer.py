@@ -129,6 +129,27 @@ def test_a_replay_brings_the_spike_back_and_moves_no_head(desk: Desk, tmp_path: 
     assert desk.run.pieces()[-1].reason == "trial"
 
 
+def test_every_trial_keeps_its_files(desk: Desk, tmp_path: Path) -> None:
+    desk.go("identify")
+    try_out(desk, tmp_path)
+    try_out(desk, tmp_path, shift="1e-9")
+
+    work = desk.run.path / "incidents" / "INC-0001" / "work"
+    assert sorted(p.name for p in work.iterdir()) == ["trial-001-replay", "trial-002-replay"]
+    first, second = (p.read_text() for p in sorted(work.glob("*/metrics.jsonl")))
+    assert first != second
+
+
+def test_a_trial_without_time_is_refused(desk: Desk) -> None:
+    desk.go("identify")
+    words = ("trial", "INC-0001", "--command", "true {spec}", "--timeout", "0", "--yes")
+
+    result = desk.type(*words)
+
+    assert result.exit_code == 2
+    assert "--timeout" in result.stderr
+
+
 def test_S15_a_replay_with_other_numbers_is_told(desk: Desk, tmp_path: Path) -> None:
     desk.go("identify")
 

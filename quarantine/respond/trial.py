@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from .telemetry import by_step, event_of
 from .watchplan import generate_watch_plan
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ...loader.manifest import Manifest
     from ...loader.run import Run
     from .incident import Incident
@@ -74,6 +77,18 @@ def trial_spec(
         first=plan.checkpoint.step + 1,
         last=max(event.detected, event.end or 0),
     )
+
+
+def trial_home(incident: Incident, kind: str) -> Path:
+    """Make and return the next numbered directory for a trial's files; each trial has its own."""
+    work = incident.path / "work"
+    work.mkdir(parents=True, exist_ok=True)
+    while True:
+        used = [int(p.name.split("-")[1]) for p in work.glob("trial-[0-9]*-*") if p.is_dir()]
+        home = work / f"trial-{max(used, default=0) + 1:03d}-{kind}"
+        with suppress(FileExistsError):  # another trial took the number
+            home.mkdir()
+            return home
 
 
 def judge_trial(
