@@ -5,8 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from ...loader.lineage import owner
-from .operations import branch_of_spike
+from .operations import branch_before, branch_of_spike
 from .telemetry import event_of
 
 if TYPE_CHECKING:
@@ -35,9 +34,8 @@ def _detection(incident: Incident, run: Run) -> list[str]:
     event, piece = event_of(incident), branch_of_spike(incident, run)
     if piece is None:
         return []
-    span = owner(run.lineage(piece), event.onset)
     first, last = max(event.onset - AROUND, 1), event.detected + 1
-    return [_signals(piece if span is None else span.piece, first, last)]
+    return [_signals(p, a, b) for p, a, b in _spans(run, piece, first, last)]
 
 
 def _window(incident: Incident, run: Run) -> list[str]:
@@ -54,9 +52,10 @@ def _window(incident: Incident, run: Run) -> list[str]:
 
 
 def _rewind(incident: Incident, run: Run) -> list[str]:
-    rewound, piece = incident.last("rewind"), branch_of_spike(incident, run)
-    if rewound is None or piece is None:
+    rewound = incident.last("rewind")
+    if rewound is None:
         return []
+    piece = branch_before(incident, run)
     first, last = (
         rewound.summary["step"] + 1,
         rewound.summary["step"] + rewound.summary["steps_lost"],
@@ -76,9 +75,18 @@ def _after(incident: Incident, run: Run) -> list[str]:
         return lines
     first, last = rewound.summary["step"] + 1, watched.summary["seen_to"]
     if first <= last:
-        lines.append(_signals(head.piece, first, last))
+        lines += [_signals(p, a, b) for p, a, b in _spans(run, head.piece, first, last)]
         lines.append(f"ledger verify --steps {first}..{last} --branch {head.piece}")
     return lines
+
+
+def _spans(run: Run, piece: int, first: int, last: int) -> list[tuple[int, int, int]]:
+    """Return (piece, first, last) of the pieces that own steps `first`..`last` of a branch."""
+    owned = [
+        (span.piece, max(first, span.first), last if span.last is None else min(last, span.last))
+        for span in run.lineage(piece)
+    ]
+    return [(number, low, high) for number, low, high in owned if low <= high]
 
 
 def _signals(piece: int, first: int, last: int) -> str:
