@@ -18,7 +18,7 @@ from ..quarantine.respond.decisions import DecisionLog
 from ..quarantine.respond.incident import IncidentStore
 from ..quarantine.respond.listing import excluded_rows
 from ..quarantine.respond.on_branch import source_of_steps
-from ..quarantine.respond.preview import Preview, preview
+from ..quarantine.respond.preview import Preview, check_given_back, preview
 from ..quarantine.respond.revisions import decision_anchors
 from ..quarantine.respond.scopes import Scope
 from ..quarantine.respond.selection import Selection, action_for, parse_steps, select
@@ -229,7 +229,8 @@ def release(
 ) -> None:
     """Let something back in; a condemned document stays out until its decision is undone.
 
-    Positions and steps are also given back where they were skipped.
+    Positions and steps are also given back where they were skipped. What a rebuilt corpus no longer
+    holds cannot come back to it.
 
     \b
     Examples:
@@ -245,6 +246,7 @@ def release(
     decision = Decision(
         action="release", scope=scope, reason=asked.reason, actor=asked.actor, incident=incident
     )
+    check_given_back(corpus, log.entries(), decision)
     act = asked.does
     shown = None if act else _preview(opened, manifest, log, decision)
     decide(log, decision, seen, act=act, as_json=asked.as_json, preview=shown)
@@ -276,6 +278,7 @@ def undo(
     decision = Decision(
         action="undo", scope=Scope.of_entry(number), reason=asked.reason, actor=asked.actor
     )
+    check_given_back(corpus_of(opened, manifest), log.entries(), decision)
     act = asked.does
     shown = None if act else _preview(opened, manifest, log, decision)
     decide(log, decision, log.head(), act=act, as_json=asked.as_json, preview=shown)

@@ -22,8 +22,10 @@ from ..quarantine.respond.impact import diff as revision_diff
 from ..quarantine.respond.impact import impact as revision_impact
 from ..quarantine.respond.operations import where_it_stands
 from ..quarantine.respond.passed import WINDOWS, Counted, store_passed
+from ..quarantine.respond.preview import check_given_back
 from ..quarantine.respond.revisions import (
     build_revision,
+    check_tombstones,
     latest_revision,
     list_revisions,
     load_revision,
@@ -183,6 +185,7 @@ def publish_(
     opened = Run.open(run)
     corpus = corpus_of(opened, manifest)
     before, after = _next(opened, corpus)
+    check_tombstones(corpus, after)
     changed = revision_diff(before, after)
     act = acts(yes=yes, dry_run=dry_run)
     published = publish_revision(opened.path, corpus) if act else after
@@ -294,6 +297,7 @@ def bulk_(
         actor=asked.actor,
         incident=incident,
     )
+    check_given_back(corpus, log.entries(), decision)
     decide(log, decision, seen, act=act, as_json=asked.as_json)
 
 

@@ -33,7 +33,7 @@ def content_hashes(
     """Return the 16-byte content hash of each document, in the order given.
 
     Every block that holds one of them is read once. Those of `unreadable`, sorted, may lie in a
-    damaged block; their hash is then `UNREAD`.
+    damaged block; their hash is then `UNREAD`. So is that of a tombstone of a rebuilt corpus.
 
     Raises:
         CorruptBlock: another document lies in a block that cannot be read.
@@ -41,10 +41,12 @@ def content_hashes(
     wanted = np.asarray(documents, np.int64)
     check_documents(manifest, wanted)
     geometry = manifest.geometry()
-    hashes: dict[int, bytes] = {}
-    blocks = geometry.block_of(wanted)
+    gone = np.isin(wanted, manifest.tombstones)
+    hashes: dict[int, bytes] = dict.fromkeys(wanted[gone].tolist(), UNREAD)
+    there = wanted[~gone]
+    blocks = geometry.block_of(there)
     for block in np.unique(blocks):
-        first, chosen = int(geometry.first_document[block]), wanted[blocks == block]
+        first, chosen = int(geometry.first_document[block]), there[blocks == block]
         try:
             contents = block_contents(manifest, int(block))
         except CorruptBlock:
@@ -139,10 +141,12 @@ def content_scope(manifest: Manifest, digest: str, near: Sequence[int] = ()) -> 
         raise DecisionError(f"{digest!r} is no content hash; give 32 hex digits")
     geometry = manifest.geometry()
     found: list[int] = list(near)
+    gone = frozenset(manifest.tombstones.tolist())
     for block in range(geometry.blocks):
         first = int(geometry.first_document[block])
         contents = block_contents(manifest, block)
-        found += [first + i for i, data in enumerate(contents) if content_hash(data) == wanted]
+        same = [first + i for i, data in enumerate(contents) if content_hash(data) == wanted]
+        found += [doc for doc in same if doc not in gone]
     if not found:
         raise NotFound(f"no document of the corpus has the content {digest}")
     return Scope(kind="content", value=digest.lower(), documents=tuple(found))

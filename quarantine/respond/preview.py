@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ...loader.errors import DecisionError
 from .chain import EMPTY, ChainHead
+from .corpus import resolver
 from .impact import Impact, impact
 from .operations import where_it_stands
 from .revisions import build_revision, latest_revision
-from .status import Decision, Entry
+from .status import Decision, Entry, excluded_documents
 
 if TYPE_CHECKING:
     from ...loader.manifest import Manifest
@@ -49,14 +53,7 @@ def preview(
     Args:
         batch: global batch in samples; that of the last step by default.
     """
-    sequence = entries[-1].sequence + 1 if entries else 1
-    assumed = Entry(
-        sequence=sequence,
-        time=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        digest="",
-        manifest=manifest.fingerprint,
-        decision=decision,
-    )
+    assumed = _assumed(entries, manifest, decision)
     parent = latest_revision(run.path, manifest)
 
     def revision(known: Sequence[Entry]) -> Revision:
@@ -70,6 +67,37 @@ def preview(
         return impact(manifest, plan, before, after, cursor=cursor, batch=samples)
 
     return Preview(out=change(now, then), back=change(then, now))
+
+
+def check_given_back(manifest: Manifest, entries: Sequence[Entry], decision: Decision) -> None:
+    """Refuse a decision that gives back what is gone from a rebuilt corpus.
+
+    Raises:
+        DecisionError: naming the first such document and the remedy.
+    """
+    gone = manifest.tombstones
+    if not gone.size:
+        return
+    resolve, assumed = resolver(manifest), _assumed(entries, manifest, decision)
+    then = excluded_documents([*entries, assumed], resolve)
+    back = np.setdiff1d(np.intersect1d(gone, excluded_documents(entries, resolve)), then)
+    if back.size:
+        raise DecisionError(
+            f"document {int(back[0])} was removed when the corpus of {manifest.path} was rebuilt "
+            f"and cannot come back there ({back.size} such documents): {decision.action} less, or "
+            "give the manifest that the corpus was rebuilt from and go on with that corpus"
+        )
+
+
+def _assumed(entries: Sequence[Entry], manifest: Manifest, decision: Decision) -> Entry:
+    """Return the entry that `decision` would be."""
+    return Entry(
+        sequence=entries[-1].sequence + 1 if entries else 1,
+        time=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        digest="",
+        manifest=manifest.fingerprint,
+        decision=decision,
+    )
 
 
 def _head(entries: Sequence[Entry]) -> ChainHead:

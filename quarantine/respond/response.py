@@ -26,7 +26,7 @@ from .orders import (
 )
 from .passed import store_passed
 from .resume import Resume, write_resume
-from .revisions import load_revision, publish_revision
+from .revisions import check_tombstones, load_revision, publish_revision
 from .rewind import RewindPlan
 from .watchplan import Series, WatchPlan, WatchResult, evaluate_watch
 
@@ -145,11 +145,13 @@ def skip(
 
     Raises:
         IncidentError: out of order, or no decision leaves anything new out.
+        DecisionError: what is left in is gone from the rebuilt corpus.
     """
     incident.check("skip")
     in_force = incident.require("rewind").summary["revision"]
     old = load_revision(run.path, in_force, manifest=manifest.fingerprint)
     revision = old if no_skip else publish_revision(run.path, manifest)
+    check_tombstones(manifest, revision)
     if not no_skip and revision.digest == old.digest:
         raise IncidentError(
             f"no decision leaves out anything that revision {old.number} does not: quarantine or "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...loader.errors import MismatchError
+from ...loader.errors import DecisionError, MismatchError
 from ...loader.files import exclusive_lock
 from ...loader.revision import Revision, Skip
 from ...loader.revision_store import (
@@ -18,7 +18,7 @@ from ...loader.revision_store import (
 )
 from .anchors import Anchor, read_anchors
 from .chain import ChainHead
-from .corpus import content_hashes, resolver, unreadable_documents
+from .corpus import UNREAD, content_hashes, resolver, unreadable_documents
 from .decisions import DecisionLog
 from .status import active_skips, excluded_documents
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "build_revision",
+    "check_tombstones",
     "decision_anchors",
     "latest_revision",
     "list_revisions",
@@ -54,8 +55,9 @@ def build_revision(
 ) -> Revision:
     """Return the revision the decisions amount to; nothing is written.
 
-    `head` anchors the log the decisions come from. The content of every excluded document is
-    read for its hash; that of a document left out because it could not be read may be unknown.
+    `head` anchors the log the decisions come from. The content of every document that the parent
+    does not leave out is read for its hash; that of a document left out because it could not be
+    read may be unknown.
 
     Raises:
         CorruptBlock: another document's content cannot be read.
@@ -94,15 +96,42 @@ def build_revision(
 def _hashes(
     manifest: Manifest, documents: Documents, entries: Sequence[Entry], parent: Revision
 ) -> bytes:
-    """Return the content hashes of `documents`; those of tombstones are what the parent knows."""
-    found = content_hashes(manifest, documents, unreadable=unreadable_documents(entries))
-    gone = np.intersect1d(documents, manifest.tombstones)
-    places = np.searchsorted(documents, gone)
-    for doc, place in zip(gone.tolist(), places.tolist(), strict=True):
-        known = int(np.searchsorted(parent.documents, doc))
-        if known < parent.documents.size and parent.documents[known] == doc:
-            found[place] = parent.hashes[16 * known : 16 * (known + 1)]
-    return b"".join(found)
+    """Return the content hashes of `documents`.
+
+    What the parent revision knows is taken from it: its documents may be damaged by now, or gone
+    from a rebuilt corpus. Only the others are read.
+    """
+    known = dict(zip(parent.documents.tolist(), _split(parent.hashes), strict=True))
+    hashes = [known.get(doc, UNREAD) for doc in documents.tolist()]
+    places = np.flatnonzero([content == UNREAD for content in hashes])
+    unread = [doc for doc, content in known.items() if content == UNREAD]
+    found = content_hashes(
+        manifest,
+        documents[places],
+        unreadable=np.union1d(unreadable_documents(entries), np.array(unread, np.int64)),
+    )
+    for place, content in zip(places.tolist(), found, strict=True):
+        hashes[place] = content
+    return b"".join(hashes)
+
+
+def _split(hashes: bytes) -> list[bytes]:
+    return [hashes[at : at + 16] for at in range(0, len(hashes), 16)]
+
+
+def check_tombstones(manifest: Manifest, revision: Revision) -> None:
+    """Refuse a revision that lets in what is gone from a rebuilt corpus.
+
+    Raises:
+        DecisionError: naming the first such document and the remedy.
+    """
+    back = np.setdiff1d(manifest.tombstones, revision.documents)
+    if back.size:
+        raise DecisionError(
+            f"document {int(back[0])} was removed when the corpus of {manifest.path} was rebuilt, "
+            f"so it cannot come back there ({back.size} such documents): quarantine it, or give "
+            "the manifest that the corpus was rebuilt from and go on with that corpus"
+        )
 
 
 def publish_revision(
@@ -115,6 +144,7 @@ def publish_revision(
 
     Raises:
         MismatchError, NotFound: as `build_revision`.
+        DecisionError: as `check_tombstones`.
         IntegrityError: the log was edited, or cut below an earlier revision's anchor.
     """
     run_path = Path(run_path)
@@ -125,6 +155,7 @@ def publish_revision(
         entries = log.entries()
         head = ChainHead(digest=entries[-1].digest if entries else "", count=len(entries))
         revision = build_revision(entries, manifest, parent=parent, head=head, now=now)
+        check_tombstones(manifest, revision)
         if _same(revision, parent):
             return parent
         publish_revision_files(run_path, revision)
