@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
-import numpy as np
 from rich.console import Console
 
-from ..loader.errors import UsageError
 from ..loader.manifest import Manifest
-from ..loader.rebuilt import rebuilt_manifest
 from ..loader.revision_store import list_revisions
 from ..loader.run import Run
+from ..loader.tokenizers import spec_of
+from ..quarantine.respond import kept_order
 from ..quarantine.respond.decisions import DecisionLog
 from ..quarantine.respond.filing import attach_rebuild
 from ..quarantine.respond.incident import IncidentStore
@@ -64,7 +64,7 @@ def rebuild(
     """Write the corpus without excluded documents.
 
     All that a revision leaves out is taken out, or with --only-condemned what is condemned. It
-    can be stopped and started again.
+    can be stopped and started again; what is finished is not done twice.
 
     With --keep-order the run can go on with the rebuilt corpus, in the same order under the same
     revision or a later one: documents and blocks keep their numbers and lengths. corpus index makes
@@ -81,10 +81,10 @@ def rebuild(
       shardward corpus index corpus-clean --out corpus-clean-manifest
     """
     opened = Run.open(run)
-    if keep_order is not None and keep_order.exists():
-        raise UsageError(f"{keep_order} exists, and manifests never change; name a new directory")
     about = None if incident is None else IncidentStore(opened.path).get(incident)
     corpus = corpus_of(opened, manifest)
+    if keep_order is not None:
+        kept_order.check_place(keep_order, corpus, out)
     number = max(list_revisions(opened.path), default=0) if revision is None else revision
     # A revision is what people decided only while the log it came from stands.
     DecisionLog(opened.path).verify(decision_anchors(opened.path, opened.fingerprint))
@@ -97,14 +97,13 @@ def rebuild(
     with progress("rebuilding", total=corpus.documents_count) as advance:
         report = rebuild_corpus(corpus, chosen, out, documents=documents, advance=advance)
     if keep_order is not None:
-        gone = np.array(report.removed_documents, np.int64)
-        rebuilt_manifest(corpus, out, keep_order, gone=np.unique(gone))
+        kept_order.keep_order(keep_order, corpus, out, report)
     if about is not None:
         attach_rebuild(about, opened, report, actor=actor)
 
     manifest_path = None if keep_order is None else str(keep_order)
     payload = {"done": True, **report.to_json(), "manifest": manifest_path}
-    emit(as_json, payload, lambda console: _show(console, report, out, keep_order))
+    emit(as_json, payload, lambda console: _show(console, report, corpus, out, keep_order))
 
 
 def _would(corpus: Manifest, revision: int, removed: int, out: Path, as_json: bool) -> None:
@@ -117,7 +116,9 @@ def _would(corpus: Manifest, revision: int, removed: int, out: Path, as_json: bo
     emit(as_json, payload, lambda console: console.print(what))
 
 
-def _show(console: Console, report: RebuildReport, out: Path, keep_order: Path | None) -> None:
+def _show(
+    console: Console, report: RebuildReport, corpus: Manifest, out: Path, keep_order: Path | None
+) -> None:
     names = ("uri", "rows_in", "rows_out", "size")
     rows = [
         [*(getattr(shard, name) for name in names), len(shard.removed)] for shard in report.shards
@@ -125,6 +126,12 @@ def _show(console: Console, report: RebuildReport, out: Path, keep_order: Path |
     title = f"{report.rows_in} in, {report.rows_out} out, {report.removed} removed"
     console.print(output_table(title, (*names, "removed"), rows))
     if keep_order is None:
-        console.print(f"next: shardward corpus index {out} --out {out}-manifest")
+        words = ["shardward", "corpus", "index", str(out), "--out", f"{out}-manifest"]
+        schema = corpus.header.schema
+        for option in ("column", "id_column", "source_column"):
+            value = getattr(schema, option)
+            words += [] if value is None else [f"--{option.replace('_', '-')}", value]
+        words += ["--tokenizer", spec_of(corpus.header.tokenizer, corpus.path)]
+        console.print(f"next: {shlex.join(words)}", soft_wrap=True)
     else:
         console.print(f"next: go on with Manifest.load({str(keep_order)!r})")

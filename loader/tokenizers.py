@@ -149,6 +149,19 @@ def tokenizer_of(identity: TokenizerIdentity, directory: Path) -> Tokenizer:
     return found
 
 
+def spec_of(identity: TokenizerIdentity, directory: Path) -> str:
+    """Return what `resolve_tokenizer` makes the tokenizer of the manifest in `directory` from.
+
+    A tokenizer that only its maker can name again is named alone.
+    """
+    if identity.name == "hf":
+        return f"hf:{directory / DEFINITION}"
+    if identity.name == "ids":
+        separator = "none" if identity.separator is None else identity.separator
+        return f"ids:{identity.vocabulary}:{separator}:{identity.pad}"
+    return identity.name
+
+
 def _token_ids(spec: str, rest: str) -> TokenIds:
     parts = rest.split(":")
     if len(parts) != 3 or not all(
