@@ -216,6 +216,11 @@ def test_a_block_that_one_rank_masked_stops_all_of_them(tmp_path: Path) -> None:
     data = shard.read_bytes()
     loaders = []
     sent: list[Signals] = []
+
+    def noted(own: Signals) -> list[Signals]:
+        sent.append(own)
+        return [own]
+
     for rank in range(2):
         shard.write_bytes(data.replace(b"text 2", b"tent 2") if rank else data)
         loader = ShardLoader(
@@ -228,7 +233,7 @@ def test_a_block_that_one_rank_masked_stops_all_of_them(tmp_path: Path) -> None:
         )
         loaders.append(loader)
         step = next(loader).step
-        loader.observe(step, loss=1.0, reduce=lambda own: [sent.append(own) or own])
+        loader.observe(step, loss=1.0, reduce=noted)
 
     for loader in loaders:
         with pytest.raises(IntegrityError, match="step 1, rank 1: it counts"):
