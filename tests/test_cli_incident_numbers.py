@@ -149,3 +149,50 @@ def test_the_impact_says_share_and_steps_after_a_rewind_too(desk: Desk) -> None:
     assert group["share"] == pytest.approx(group["tokens"] / group["of_tokens"])
     assert found["steps"] is not None
     assert "{'name'" not in told
+
+
+def test_signals_of_a_watch_over_a_restart_are_asked_of_every_piece(desk: Desk) -> None:
+    desk.go("resume")
+    for last in (63, 75):
+        orders = resume(desk.run)
+        assert orders is not None
+        train(desk.run, desk.manifest, steps=last, cursor=orders.cursor, reason=orders.reason)
+    desk.json("watch", "INC-0001", "--yes")
+    paths = desk.json("file", "INC-0001", "--yes")["paths"]
+
+    steps: dict[str, set[int]] = {}
+    for line in json.loads(Path(paths[0]).read_bytes())["commands"]:
+        words = shlex.split(line)[1:]
+        piece = line.partition("piece = ")[2].partition(" ")[0]
+        if words[:2] == ["ledger", "sql"] and piece in ("2", "3"):
+            result = CliRunner().invoke(cli, [*words, "--json"])
+            assert result.exit_code == 0, result.output
+            steps[piece] = {row["step"] for row in json.loads(result.stdout)["rows"]}
+
+    assert steps == {"2": set(range(51, 61)), "3": {61, 62}}
+
+
+def test_what_a_rewind_lost_is_asked_of_the_branch_that_was_left(desk: Desk) -> None:
+    desk.go("rewind")
+    desk.json("reopen", "INC-0001", "--reason", "again", "--yes")
+    desk.json("dismiss", "INC-0001", "--reason", "no", "--yes")
+    orders = resume(desk.run)
+    assert orders is not None
+    train(desk.run, desk.manifest, steps=66, cursor=orders.cursor, reason=orders.reason)
+    desk.json("reopen", "INC-0001", "--reason", "it was one", "--yes")
+    for words in (
+        ("confirm", "--accept", "so"),
+        ("identify",),
+        ("rewind",),
+        ("skip", "--window", "60-62"),
+        ("resume", "--watch-length", "12"),
+    ):
+        desk.json(words[0], "INC-0001", *words[1:], "--yes")
+    desk.train_on()
+    desk.json("watch", "INC-0001", "--yes")
+    report = json.loads(Path(desk.json("file", "INC-0001", "--yes")["paths"][0]).read_bytes())
+
+    [line] = [each for each in report["commands"] if "ledger steps 51..66 " in each]
+    rows = json.loads(run(line + " --json").stdout)["rows"]
+    assert "--branch 2" in line
+    assert len(rows) == report["impact"]["steps_lost"] == 16
