@@ -53,7 +53,7 @@ def trial(
     with Ledger.open(opened) as ledger:
         plan = choose_rewind(incident, opened, ledger)
         original = ledger_series(ledger, branch_of_spike(incident, opened))
-    spec = trial_spec(incident, opened, corpus_of(opened, manifest), plan, kind)
+    spec = trial_spec(incident, opened, corpus_of(opened, manifest), plan, kind, original=original)
     what = f"try {kind} of steps {spec.first} to {spec.last} from {spec.checkpoint}"
     if not asked.does:
         facts = {"spec": spec.to_json()}

@@ -124,7 +124,9 @@ def test_a_replay_brings_the_spike_back_and_moves_no_head(desk: Desk, tmp_path: 
     shown = try_out(desk, tmp_path)
 
     assert (shown["recurred"], shown["bitwise"]) == (True, True)
-    assert shown["strikes"] == [60, 61, 62]
+    # The event was opened before it ended, so its replay goes as far as the run had gone.
+    assert shown["strikes"] == [60, 61, 62, 63, 64, 65]
+    assert shown["last"] == 70
     assert desk.run.head() == head
     assert desk.run.pieces()[-1].reason == "trial"
 

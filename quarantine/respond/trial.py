@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ...loader.manifest import Manifest
     from ...loader.run import Run
+    from ..diagnose.events import Event
     from .incident import Incident
     from .rewind import RewindPlan
 
@@ -49,11 +50,18 @@ class TrialResult:
 
 
 def trial_spec(
-    incident: Incident, run: Run, manifest: Manifest, plan: RewindPlan, kind: str
+    incident: Incident,
+    run: Run,
+    manifest: Manifest,
+    plan: RewindPlan,
+    kind: str,
+    *,
+    original: Mapping[str, Series],
 ) -> Spec:
     """Return what a trainer is asked to do: from the plan's checkpoint through the event.
 
-    `replay` keeps the checkpoint's revision; `skip` and `hold` bring the newest one.
+    `replay` keeps the checkpoint's revision; `skip` and `hold` bring the newest one. An event that
+    has not ended is tried as far as `original`, the telemetry of the branch that spiked, goes.
 
     Raises:
         IncidentError: there is nothing new to leave out.
@@ -75,8 +83,17 @@ def trial_spec(
         checkpoint=plan.checkpoint.path,
         cursor=cursor.to_json(),
         first=plan.checkpoint.step + 1,
-        last=max(event.detected, event.end or 0),
+        last=_last(event, original),
     )
+
+
+def _last(event: Event, original: Mapping[str, Series]) -> int:
+    """Return the last step to try: the end of the event, or of an open event what was logged."""
+    if event.end is not None:
+        return max(event.detected, event.end)
+    logged = (step for values in by_step(original).values() for step in values)
+    # A run that went on for days after its spike is not trained again to its end.
+    return max(event.detected, min(max(logged, default=0), event.detected + HISTORY_STEPS))
 
 
 def trial_home(incident: Incident, kind: str) -> Path:
