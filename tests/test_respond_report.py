@@ -19,6 +19,7 @@ from shardward.loader.errors import FormatError, MissingExtra
 from shardward.quarantine.respond.curves import curves_json, curves_png
 from shardward.quarantine.respond.filing import write_report
 from shardward.quarantine.respond.incident import Incident, IncidentStore
+from shardward.quarantine.respond.narrative import narrative
 from shardward.quarantine.respond.report import build_report
 from shardward.quarantine.respond.report_html import render_html
 from shardward.quarantine.respond.report_markdown import render_markdown
@@ -218,3 +219,48 @@ def test_a_chart_keeps_the_spike_when_points_are_thinned() -> None:
 def test_a_chart_of_nothing_or_of_one_point_is_drawn() -> None:
     assert "No data" in chart("loss", {"a": [(1, float("nan"))]})
     assert "<svg" in chart("loss", {"a": [(1, 2.0)]})
+
+
+def not_data(report: dict[str, Any]) -> dict[str, Any]:
+    points = {step: 3.0 - step / 100 for step in range(1, 80)}
+    before, after = ({"loss": {s: v for s, v in points.items() if s >= low}} for low in (1, 31))
+    left = {"act": "not-data", "actor": "kim", "time": "now", "round": 1}
+    report |= {
+        "outcome": "not-data",
+        "timeline": [*report["timeline"], {**left, "text": "not-data: the rate was wrong"}],
+        "actions": [{"what": "learning rate factor", "before": 1.0, "after": 1 / 12}],
+        "curves": curves_json({"before": before, "after": after}),
+    }
+    return report | narrative(report)
+
+
+def test_an_incident_that_was_left_says_why_and_how_the_run_went_on(scene: Scene) -> None:
+    report = not_data(build_report(scene.incident, scene.run))
+
+    assert report["resolution"] == (
+        "Left as not-data: the rate was wrong. The trainer was ordered a learning rate factor of "
+        "0.08333. The resumed run was logged to step 79; its loss ended at 2.285, 2.885 before the "
+        "onset."
+    )
+
+
+def test_only_what_was_quarantined_has_to_be_rebuilt(scene: Scene) -> None:
+    report = not_data(build_report(scene.incident, scene.run))
+    skip = {"revision": 1, "documents": 3, "skips": 0, "no_skip": None}
+
+    assert "Rebuild" not in render_markdown(report)
+    assert "Rebuild the corpus" in render_markdown(report | {"skip": skip})
+    assert "Rebuild" not in render_markdown(report | {"skip": skip | {"no_skip": "the rate"}})
+
+
+@pytest.mark.parametrize("names", [("loss", "grad_norm"), ("loss",), ("grad_norm",)])
+def test_the_rule_for_signals_beside_the_loss_is_told(scene: Scene, names: tuple[str, ...]) -> None:
+    limits = [{"signal": name, "ceiling": 4.0, "level": 3.0} for name in names]
+    plan = {"first": 1, "last": 9, "thresholds": limits, "rollback_after": 2}
+    result = {"verdict": "clear", "seen_to": 9, "strikes": [], "levels": {}, "reason": "quiet"}
+    report = build_report(scene.incident, scene.run) | {"watch": {"plan": plan, "result": result}}
+
+    told = ["recurs only beside a raised loss" in render_html(report)]
+    told.append("recurs only beside a raised loss" in render_markdown(report))
+
+    assert told == [len(names) == 2] * 2

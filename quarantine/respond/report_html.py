@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .curves import signal_names
+from .narrative import watched, witness
 from .safe_text import html_text
 from .svg import chart
 
@@ -224,7 +225,21 @@ def _decisions(decisions: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _watch(watch: Mapping[str, Any] | None) -> str:
-    return _facts({**watch["result"], "plan": watch["plan"]}) if watch else ""
+    if not watch:
+        return ""
+    plan, result = watch["plan"], watch["result"]
+    return (
+        f"<p>{html_text(watched(watch), 1000)}</p>"
+        + table(
+            ("signal", "a strike over", "must end below", "ended at"),
+            (
+                (t["signal"], t["ceiling"], t["level"], result["levels"].get(t["signal"]))
+                for t in plan["thresholds"]
+            ),
+        )
+        + (f"<p>{html_text(witness(plan))}</p>" if witness(plan) else "")
+        + _rows(result["strikes"], ("step", "signal", "value"))
+    )
 
 
 def _proof(proof: Mapping[str, Any] | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from .narrative import watched, witness
 from .safe_text import markdown_block, markdown_text
 
 MOST_ROWS = 50
@@ -154,12 +155,16 @@ def _actions(report: Mapping[str, Any]) -> str:
         ("done", "before", "after"),
         ((a["what"], a["before"], a["after"]) for a in report["actions"]),
     )
-    return f"{done}\n\n{_rebuilt(report['rebuild'])}".strip()
+    return f"{done}\n\n{_rebuilt(report)}".strip()
 
 
-def _rebuilt(rebuild: Mapping[str, Any] | None) -> str:
+def _rebuilt(report: Mapping[str, Any]) -> str:
+    rebuild = report["rebuild"]
     if not rebuild:
-        return "- Rebuild the corpus without the condemned documents."
+        skip = report["skip"]
+        if skip and not skip["no_skip"] and skip["documents"]:
+            return "- Rebuild the corpus without the quarantined documents."
+        return ""
     return markdown_text(
         f"Rebuilt the corpus: {rebuild['rows_in']} documents in, {rebuild['rows_out']} out, "
         f"{rebuild['removed']} removed."
@@ -170,10 +175,7 @@ def _watch(watch: Mapping[str, Any] | None) -> str:
     if not watch:
         return ""
     plan, result = watch["plan"], watch["result"]
-    said = markdown_text(
-        f"Watched steps {plan['first']} to {plan['last']}, seen to {result['seen_to']}: "
-        f"{result['verdict']}, {result['reason']}."
-    )
+    said = markdown_text(watched(watch), 1000)
     bounds = table(
         ("signal", "a strike over", "must end below", "ended at"),
         (
@@ -185,7 +187,7 @@ def _watch(watch: Mapping[str, Any] | None) -> str:
         ("step", "signal", "value"),
         ((s["step"], s["signal"], s["value"]) for s in result["strikes"]),
     )
-    return "\n\n".join(part for part in (said, bounds, strikes) if part)
+    return "\n\n".join(part for part in (said, bounds, witness(plan), strikes) if part)
 
 
 def _proof(proof: Mapping[str, Any] | None) -> str:
