@@ -24,7 +24,7 @@ def publish(*, url: str, run: Path, yes: bool, dry_run: bool, as_json: bool) -> 
     Journals go there as numbered segments that never change, so that `ledger mirror` finds
     what is new by number. A run that was made with a remote does this at each checkpoint; this
     command is for the others, and for the rest after the trainer's death. It may be repeated, and
-    run while the trainer goes on.
+    run while the trainer goes on. URL lies outside of the run's directory.
 
     \b
     Examples:
@@ -57,8 +57,9 @@ def mirror(*, url: str, out: Path, as_json: bool) -> None:
     """Fetch what is new in the run published at URL into a directory.
 
     The copy is a run directory that every `ledger` command answers for. Nothing at URL is
-    changed, nothing is listed there, and a reader never sees half of a segment. Exit 5 if the copy
-    is no beginning of what is published.
+    changed, nothing is listed there, and a reader never sees half of a segment. Journals that were
+    cut or lost in the copy are fetched again. Exit 5 if the copy is no beginning of what is
+    published, or if something published is gone or cut.
 
     \b
     Examples:

@@ -37,6 +37,11 @@ class ObjectStore:
         protocol = self._files.protocol
         self._local = "file" in ([protocol] if isinstance(protocol, str) else protocol)
 
+    @property
+    def directory(self) -> Path | None:
+        """The directory that it is, None for a store elsewhere."""
+        return Path(self._root) if self._local else None
+
     def put_new(self, key: str, data: bytes) -> bool:
         """Create `key`; return False if it is there with the same bytes.
 

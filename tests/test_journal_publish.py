@@ -15,7 +15,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from helpers_ledger import PLAN, cursor, slice_of, train
 
 from shardward.loader.errors import IntegrityError, NotFound, UsageError
-from shardward.loader.journal_publish import SegmentPublisher, mirror, segment_key
+from shardward.loader.journal_publish import SegmentPublisher, mirror, publish_run, segment_key
 from shardward.loader.journal_store import ObjectStore
 from shardward.loader.records import prepare_delivered
 from shardward.loader.revision import Revision
@@ -240,15 +240,86 @@ def test_a_local_copy_that_was_changed_is_refused(tmp_path: Path, url: str) -> N
         mirror(ObjectStore(url), tmp_path / "copy")
     log.unlink()
     Run.open(tmp_path / "copy").journal_path(1, 0).write_bytes(b"short")
+    with pytest.raises(IntegrityError, match="not a beginning"):
+        mirror(ObjectStore(url), tmp_path / "copy")
 
-    stem = Run.open(tmp_path / "copy").journal_path(1, 0).stem
-    number = 1
-    store = ObjectStore(url)
-    while store.get(segment_key(stem, number)) is not None:
-        number += 1
-    store.put_new(segment_key(stem, number), b"more")
-    with pytest.raises(IntegrityError, match="fewer bytes"):
-        mirror(store, tmp_path / "copy")
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "note", "note of an earlier release"])
+def test_a_copy_that_lost_something_is_fetched_again(tmp_path: Path, url: str, damage: str) -> None:
+    run = published_run(tmp_path / "run", url)
+    mirror(ObjectStore(url), tmp_path / "copy")
+    journal = Run.open(tmp_path / "copy").journal_path(1, 0)
+    whole = run.journal_path(1, 0).read_bytes()
+    if damage == "gone":
+        journal.unlink()
+    elif damage == "cut":
+        journal.write_bytes(whole[: len(whole) // 2])
+    else:
+        words = b"\xffnot numbers" if damage == "note" else b"1 10"
+        journal.with_suffix(".segments").write_bytes(words)
+
+    assert mirror(ObjectStore(url), tmp_path / "copy") == len(whole)
+    assert journal.read_bytes() == whole
+    assert mirror(ObjectStore(url), tmp_path / "copy") == 0
+
+
+@pytest.mark.parametrize("damage", ["changed", "longer"])
+def test_a_journal_that_was_changed_in_the_copy_is_refused(
+    tmp_path: Path, url: str, damage: str
+) -> None:
+    published_run(tmp_path / "run", url)
+    mirror(ObjectStore(url), tmp_path / "copy")
+    journal = Run.open(tmp_path / "copy").journal_path(1, 0)
+    whole = journal.read_bytes()
+    longer = whole + b"more"
+    journal.write_bytes(longer if damage == "longer" else whole[:100] + b"X" + whole[101:])
+
+    for _ in range(2):
+        with pytest.raises(IntegrityError, match=r"not a beginning.*delete it and mirror again"):
+            mirror(ObjectStore(url), tmp_path / "copy")
+    journal.unlink()
+    mirror(ObjectStore(url), tmp_path / "copy")
+    assert journal.read_bytes() == whole
+
+
+def test_what_is_published_and_was_cut_or_lost_is_named(tmp_path: Path) -> None:
+    store, copy = ObjectStore(str(tmp_path / "store")), tmp_path / "copy"
+    run = Run.create(tmp_path / "run", plan=PLAN, manifest_path=tmp_path / "none", remote=store.url)
+    piece = run.open_piece(cursor=cursor(0, None), topology=Topology())
+    with run.journal_writer(piece) as writer:
+        for step in (1, 2, 3):
+            writer.append(prepare_delivered(slice_of(step, 1, 0, 1)))
+            writer.sync()
+    names = [segment_key(run.journal_path(1, 0).stem, number) for number in (1, 2, 3)]
+    parts = [(tmp_path / "store" / name).read_bytes() for name in names]
+
+    (tmp_path / "store" / names[2]).write_bytes(parts[2][: len(parts[2]) // 2])
+    for _ in range(2):
+        with pytest.raises(IntegrityError, match="no whole record"):
+            mirror(store, copy)
+    assert Run.open(copy).heads() == run.heads()
+    (tmp_path / "store" / names[2]).write_bytes(parts[2])
+    mirror(store, copy)
+    assert Run.open(copy).journal_path(1, 0).read_bytes() == b"".join(parts)
+
+    (tmp_path / "store" / names[1]).write_bytes(parts[1][:-9])
+    with pytest.raises(IntegrityError, match="no whole record"):
+        mirror(store, tmp_path / "second")
+    (tmp_path / "store" / names[1]).unlink()
+    with pytest.raises(IntegrityError, match=r"000002\.seg is gone"):
+        mirror(store, tmp_path / "third")
+
+
+def test_a_run_is_no_copy_and_no_published_run(tmp_path: Path, url: str) -> None:
+    run = published_run(tmp_path / "run", url)
+    with pytest.raises(UsageError, match="no copy of one"):
+        mirror(ObjectStore(url), run.path)
+    with pytest.raises(UsageError, match="ledger publish URL"):
+        mirror(ObjectStore(str(run.path)), tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+    for place in (run.path, run.path / "journal"):
+        with pytest.raises(UsageError, match="own directory"):
+            publish_run(ObjectStore(str(place)), run.path)
 
 
 def test_a_mirror_on_a_disk_that_takes_a_part_at_a_time_is_whole(
