@@ -61,8 +61,9 @@ def _leave(
 def dismiss(asked: Asked, *, kind: str, reason: str) -> None:
     """Close an incident that was none: a glitch of logging or dashboard, a drifting eval harness.
 
-    --as eval-drift needs the evidence of confirm --eval: the healthy checkpoint gives other numbers
-    today than the run logged at its time, or the scene is no worse than it. It is stored.
+    --as eval-drift needs the evidence of confirm --eval, which is stored: the healthy checkpoint is
+    worse today than the evaluation (eval/…, heldout/…) that was logged at its step. It is refused
+    where the scene is worse or not finite, or the training loss diverged.
 
     \b
     Examples:

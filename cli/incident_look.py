@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from ..quarantine.diagnose.series import Series
 from ..quarantine.ledger import Ledger
 from ..quarantine.respond import response
 from ..quarantine.respond.acquittal import Acquittal
-from ..quarantine.respond.command import run_command
+from ..quarantine.respond.command import Spec, command_line, run_command
 from ..quarantine.respond.drift import evaluations_json
 from ..quarantine.respond.evaluation import evaluation_specs, merge_evaluations
 from ..quarantine.respond.incident import Incident, IncidentStore
@@ -165,7 +165,9 @@ def confirm(
     check_outlets(outlets, repository)
     series, event = signals(opened, log, incident=incident), event_of(incident)
     act = asked.does
-    evals = _evaluate(opened, incident, command, timeout) if command and act else {}
+    # Refuse before anything is done, as a preview does, what --yes could not carry out.
+    specs = {} if command is None else _specs(opened, incident, command)
+    evals = _evaluate(incident, specs, command, timeout) if command and act else {}
     checklist = checklist_of(event, series, merge_evaluations(evals), worse=worse)
     first, last = max(event.onset - PANEL_STEPS, 0), event.detected + PANEL_STEPS
     if act:
@@ -179,7 +181,7 @@ def confirm(
             ),
             actor=asked.actor,
             accept=accept,
-            evaluations=evaluations_json(evals),
+            evaluations=evaluations_json(evals, specs, worse),
         )
     what = f"record the checklist: {checklist.verdict}" + _items(checklist)
     what += f"\n  would first run {command}" if command and not act else ""
@@ -197,10 +199,15 @@ def _items(checklist: Checklist) -> str:
     return "".join(f"\n  {i.signal}: {words[i.agrees]}, {i.note}" for i in checklist.items)
 
 
+def _specs(run: Run, incident: Incident, command: str) -> dict[str, Spec]:
+    """Return what `command` is to evaluate; refused where it cannot be run."""
+    command_line(command, Path("spec.json"), Path("metrics.jsonl"))
+    return evaluation_specs(run, incident)
+
+
 def _evaluate(
-    run: Run, incident: Incident, command: str, timeout: float | None
+    incident: Incident, specs: Mapping[str, Spec], command: str, timeout: float | None
 ) -> dict[str, dict[str, Series]]:
-    specs = evaluation_specs(run, incident)
     return {
         name: run_command(command, spec, incident.path / "work" / f"eval-{name}", timeout=timeout)
         for name, spec in specs.items()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -125,57 +124,3 @@ def test_a_release_shows_the_positions_that_come_back(desk: Desk) -> None:
     )
 
     assert len(shown["preview"]["back"]["difference"]["skips_added"]) == 1
-
-
-EVAL = """
-import json, sys
-spec = json.load(open(sys.argv[1]))
-loss = float(sys.argv[3]) if spec["first"] < 60 else float(sys.argv[4])
-open(sys.argv[2], "w").write(json.dumps({"step": spec["first"], "loss": loss}) + "\\n")
-"""
-DRIFT = ("dismiss", "INC-0001", "--as", "eval-drift", "--reason", "new harness", "--yes")
-
-
-def evaluated(desk: Desk, tmp_path: Path, *, healthy: str, scene: str) -> None:
-    script = tmp_path / "eval.py"
-    script.write_text(EVAL)
-    command = f"{sys.executable} {script} {{spec}} {{metrics}} {healthy} {scene}"
-    desk.json("open", "--onset", "60", "--detected", "62", "--yes")
-    desk.json("confirm", "INC-0001", "--eval", command, "--yes")
-
-
-@pytest.mark.parametrize(
-    ("healthy", "scene", "drifted"),
-    [("4.0", "4.5", True), ("2.9", "2.9", False)],
-    ids=["other numbers than at its time", "the scene is as good as the healthy one"],
-)
-def test_a_drift_of_the_harness_is_an_exit_with_the_evidence_frozen(
-    desk: Desk, tmp_path: Path, healthy: str, scene: str, drifted: bool
-) -> None:
-    evaluated(desk, tmp_path, healthy=healthy, scene=scene)
-
-    assert desk.json(*DRIFT)["state"] == "dismissed"
-
-    incident = IncidentStore(desk.run.path).get("INC-0001")
-    event = incident.last("dismiss")
-    assert event is not None
-    stored = incident.evidence(event, "evidence")
-    assert stored["evaluations"]["healthy"]["values"] == {"loss": float(healthy)}
-    assert [row["drifted"] for row in stored["then_and_now"]] == [drifted]
-    assert desk.json("file", "INC-0001", "--yes")["state"] == "filed"
-
-
-def test_evaluations_that_show_hurt_weights_are_no_drift(desk: Desk, tmp_path: Path) -> None:
-    evaluated(desk, tmp_path, healthy="2.9", scene="5.0")
-
-    result = desk.type(*DRIFT)
-
-    assert result.exit_code == 1
-    assert "the evaluations do not show a drift: by eval/loss the scene is worse" in result.stderr
-    assert desk.json("show", "INC-0001")["state"] == "confirmed"
-
-
-def test_a_drift_without_evidence_names_the_command_for_it(desk: Desk) -> None:
-    desk.json("open", "--onset", "60", "--yes")
-
-    assert "run incident confirm INC-0001 --eval CMD" in desk.type(*DRIFT).stderr
