@@ -116,7 +116,7 @@ def test_a_step_that_takes_long_is_told_of_and_a_fast_one_is_not(
     monkeypatch.setattr(warming, "PATIENCE", 0.3)
     warming.warm(tell)
 
-    assert [line.split(";")[0] for line in told] == ["compiling kernels, 2 of 2: slow"]
+    assert [line.split(";")[0] for line in told] == ["loading or compiling kernels, 2 of 2: slow"]
 
 
 def test_kernels_compile_where_no_cache_can_be_written() -> None:

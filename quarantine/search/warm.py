@@ -13,7 +13,7 @@ from .features import measure
 from .signature import shingle_set, sign
 
 PATIENCE = 1.0
-"""Seconds after which a step is told of: loading takes less, compiling more."""
+"""Seconds after which a step is told of: on an idle machine loading takes less, compiling more."""
 _TEXT = b"one two three four five six seven"
 
 
@@ -24,8 +24,8 @@ def warm(tell: Callable[[str], object]) -> None:
     """
     for place, (what, step) in enumerate(_STEPS, start=1):
         said = (
-            f"compiling kernels, {place} of {len(_STEPS)}: {what}; this is needed once, "
-            "their code is kept"
+            f"loading or compiling kernels, {place} of {len(_STEPS)}: {what}; compiled code is "
+            "kept, so this is shorter the next time"
         )
         timer = Timer(PATIENCE, tell, (said,))
         timer.daemon = True
