@@ -77,7 +77,7 @@ class StepWarnings:
         self._said = True
         LOG.warning(
             "%.1f %% of the tokens of step %d are blanked by revision %d%s; "
-            "rebuild the corpus without the condemned documents to use these places again",
+            "rebuild the corpus without the quarantined documents to use these places again",
             100 * share,
             step.step,
             self._revision,
