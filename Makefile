@@ -12,7 +12,7 @@ PIP_ARGS ?=
 .PHONY: help venv drill test lint format docs clean
 
 help:
-	@echo "make drill   play a full incident on real text (about three minutes)"
+	@echo "make drill   play a full incident on real text (about two minutes on two idle cores)"
 	@echo "make test    run the whole test suite"
 	@echo "make lint    ruff, formatting and mypy strict"
 	@echo "make docs    write docs/cli.md from the commands' help"

@@ -15,6 +15,7 @@ from ..loader.errors import MissingExtra, UsageError
 from .output import Advance, clean, console, emit, json_option, progress, say, table
 
 EXIT_GATE = 3
+EXIT_INTERRUPTED = 130
 MOST_LINE = 1000
 
 
@@ -56,8 +57,8 @@ def drill(
     Collects text from this machine, hides trouble in it, trains a small transformer until the
     loss jumps, and responds with the commands of shardward alone: confirm, identify, rewind,
     replay, find, quarantine, resume, watch, file, rebuild. With --cause learning-rate the text is
-    clean and the incident ends without a skip. Takes about two minutes on two cores and needs no
-    network. Exits 3 when what was found does not match what was hidden.
+    clean and the incident ends without a skip. Takes about two minutes on two idle cores and
+    needs no network. Exits 3 when what was found does not match what was hidden.
 
     Every command is printed and kept in commands.log. A drill that was stopped goes on where it
     stood when it is started again with the same options and its --out.
@@ -81,9 +82,10 @@ def drill(
             narrator, out=out, seed=seed, corpus=corpus, cause="none" if no_salt else cause
         )
     except KeyboardInterrupt as error:
-        if error.args:
-            say(str(error))
-        raise
+        if not error.args:
+            raise
+        say(str(error))  # says that it was interrupted, and how it goes on
+        ctx.exit(EXIT_INTERRUPTED)
     emit(as_json, result, lambda target: _summary(target, result))
     if not result["passed"]:
         ctx.exit(EXIT_GATE)
@@ -171,11 +173,19 @@ def _incident_facts(incident: dict[str, Any]) -> list[tuple[str, object]]:
         ("onset, page", f"step {event['onset']}, step {event['step']}"),
         ("other signals", incident["checklist"]["verdict"]),
         ("rewound to", f"step {incident['rewind']['step']}"),
-        ("replay", f"recurred: {trial['recurred']}, bit for bit: {trial['bitwise']}"),
+        ("replay", f"{_came(trial['recurred'])}, {_same(trial['bitwise'])}"),
         *ended,
         ("watch", f"{watch['verdict']} to step {watch['seen_to']}"),
         ("likeliest cause", f"{cause['name']} {cause['score']:.2f}"),
     ]
+
+
+def _came(recurred: bool) -> str:
+    return "the spike came back" if recurred else "the spike did not come back"
+
+
+def _same(bitwise: bool) -> str:
+    return "bit for bit the same" if bitwise else "with other numbers"
 
 
 def _skipped(incident: dict[str, Any]) -> list[tuple[str, object]]:

@@ -83,7 +83,7 @@ def test_sigint_ends_with_130_and_the_command_that_goes_on(pattern: str, tmp_pat
 
     assert drill.returncode == 130
     assert "to go on: shardward drill --seed 0" in said
-    assert said.endswith("error: interrupted\n")
+    assert "error:" not in said
 
 
 def test_a_command_that_fails_is_told_in_its_own_words(tmp_path: Path) -> None:

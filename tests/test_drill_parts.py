@@ -19,6 +19,7 @@ from shardward.loader.errors import CorpusError, FormatError, NotFound
 from shardward.loader.manifest import Manifest
 from shardward.loader.segments import Segments
 from shardward.quarantine.drill.finding import Found
+from shardward.quarantine.drill.narrator import shown
 from shardward.quarantine.drill.placement import cut_blocks, place
 from shardward.quarantine.drill.prepare import own_texts
 from shardward.quarantine.drill.salt import FAMILIES, Salt, make_salt
@@ -38,6 +39,10 @@ def test_someones_own_jsonl_is_read(tmp_path: Path) -> None:
     (tmp_path / "own.jsonl").write_text("\n".join(lines) + "\n")
 
     assert len(own_texts(str(tmp_path / "*.jsonl"))) == 5
+
+
+def test_a_table_that_is_cut_says_of_how_many() -> None:
+    assert [shown(number) for number in (0, 12, 35)] == ["0", "12", "12 of 35 shown"]
 
 
 def salt(seed: int = 0) -> Salt:

@@ -12,6 +12,7 @@ from ...loader.errors import IntegrityError
 from ...loader.formats import canonical_json, parse_json, sha256_hex
 from ...loader.manifest import Manifest
 from ...loader.stream import ShardLoader
+from ..respond.narrative import count
 from .looking import monitor_check
 from .stage import Stage
 
@@ -111,7 +112,7 @@ def check(stage: Stage) -> Json:
     checked = monitor_check(stage, "train")
     asked = ask_the_record(stage)
     stage.narrator.say(
-        f"{stage.state.result('train')['last_step']} steps, {checked['pages']} pages, "
+        f"{stage.state.result('train')['last_step']} steps, {count(checked['pages'], 'page')}, "
         f"{asked['problems']} problems on record"
     )
     return {"pages": checked["pages"], **asked}

@@ -10,6 +10,7 @@ from typing import Any
 from ...loader.errors import IncidentError
 from ...loader.formats import canonical_json, sha256_hex
 from .incident import Led
+from .narrator import SHOWN, shown
 from .shell import ACTOR
 from .stage import Stage
 
@@ -19,7 +20,6 @@ AUDIT_SHARE = 0.02
 """A shard with a larger share of excluded documents is listed for audit."""
 MOST_SHARE = 0.2
 """Of a corpus no more than this can be a hole in it."""
-SHOWN = 12
 Json = dict[str, Any]
 
 
@@ -80,7 +80,7 @@ def find(stage: Stage) -> Json:
     scanned = stage.shell.ask("scan", "--incident", led.id, *stage.run)
     guilty = [each for each in scanned["suspects"] if each["verdict"]]
     stage.narrator.table(
-        f"{len(guilty)} documents of the window look guilty",
+        f"documents of the window that look guilty: {shown(len(guilty))}",
         ("doc", "score", "loss", "source", "why"),
         [(s["doc"], s["score"], s["loss"], s["source"], s["reasons"][0]) for s in guilty[:SHOWN]],
     )
@@ -111,7 +111,7 @@ def _family(suspect: Json) -> str:
 def _show_acquitted(stage: Stage, free: Sequence[Json]) -> None:
     if free:
         stage.narrator.table(
-            f"{len(free)} copies are acquitted: the run ate their like before without harm",
+            f"acquitted copies, whose like the run ate before without harm: {shown(len(free))}",
             ("doc", "like document", "eaten before", "first at step"),
             [(e["doc"], e["like"], e["eaten"], e["first_step"]) for e in free[:SHOWN]],
         )

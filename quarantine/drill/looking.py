@@ -9,13 +9,14 @@ from typing import Any
 from ...loader.cursor import Cursor
 from ...loader.errors import IncidentError, IntegrityError, SupersededCursor
 from ..respond.checkpoints import journalled_checkpoints
+from ..respond.narrative import count
 from .incident import Led
+from .narrator import SHOWN, shown
 from .shell import ACTOR
 from .stage import Stage
 
 BEFORE = 3
 """Steps before the onset that belong to the window."""
-SHOWN = 12
 PAGED = 3
 """Exit code of a monitor that pages."""
 
@@ -96,7 +97,7 @@ def identify(stage: Stage) -> dict[str, Any]:
     rows = list(zip(*(documents[name] for name in names), strict=True))
     stage.narrator.table(
         f"steps {first} to {last}: {window['samples']} samples, {window['segments']} segments, "
-        f"{len(rows)} documents, {len(window['shards'])} shards",
+        f"{count(len(window['shards']), 'shard')}, documents: {shown(len(rows))}",
         (*names[:5], "steps"),
         [(*row[:5], f"{row[5]}-{row[6]}") for row in rows[:SHOWN]],
     )

@@ -6,6 +6,14 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+SHOWN = 12
+"""Rows that a table of documents has at most."""
+
+
+def shown(number: int) -> str:
+    """Return how many of `number` rows a table shows: "12 of 35 shown", "7"."""
+    return f"{SHOWN} of {number} shown" if number > SHOWN else str(number)
+
 
 class Advance(Protocol):
     """Reports `n` more units of work done and, optionally, a word about them."""

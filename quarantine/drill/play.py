@@ -113,7 +113,9 @@ def play(
 def _play(stage: Stage) -> None:
     phases = PHASES[stage.state.identity.cause]
     done = [title for title in phases if title in stage.state.done]
-    if done:
+    if len(done) == len(phases):
+        stage.narrator.say(f"finished: all {len(done)} phases were done; this is its result")
+    elif done:
         stage.narrator.say(
             f"{len(done)} of {len(phases)} phases were done by an earlier start, the last one "
             f"{done[-1]}; it goes on from there"
