@@ -41,6 +41,7 @@ class Recorder:
         self.completed = self.delivered = loaded.step
         self._cursors = {loaded.step: loaded}
         self._reports: dict[int, Prepared] = {}
+        self._spoiled: tuple[int, ShardwardError] | None = None
 
     def deliver(
         self, frame: Prepared | None, cursor: Cursor, report: Prepared | None = None
@@ -73,6 +74,7 @@ class Recorder:
         self, step: int, signals: Mapping[str, Any], sample_loss: Sequence[float] | None
     ) -> None:
         """Record that `step` and all before it are done; see `ShardLoader.observe`."""
+        self._check_whole(step)
         if not self.completed <= step <= self.delivered:
             raise UsageError(
                 f"step {step} was reported; steps up to {self.completed} are complete and up to "
@@ -116,6 +118,7 @@ class Recorder:
 
     def checkpoint(self, step: int, path: Path | str | None) -> Cursor:
         """Record a checkpoint durably; see `ShardLoader.checkpoint`."""
+        self._check_whole(step)
         if step > self.completed:
             raise UsageError(
                 f"a checkpoint of step {step} was announced, step {self.completed} is the last "
@@ -127,6 +130,14 @@ class Recorder:
         if self._writer is not None:
             self._writer.sync()
         return cursor
+
+    def spoil(self, why: ShardwardError) -> None:
+        """Take no report of the step delivered last: a part of it was not handed out, for `why`."""
+        self._spoiled = (self.delivered, why)
+
+    def _check_whole(self, step: int) -> None:
+        if self._spoiled is not None and step >= self._spoiled[0]:
+            raise self._spoiled[1]
 
     def event(self, name: str, step: int, values: Mapping[str, Any]) -> None:
         """Record something that happened at `step`."""

@@ -287,7 +287,7 @@ class ShardLoader:
         step.micros[0].book_wait(waited)
         if self._transform is None:
             return iter(step.micros)
-        return transformed(step.micros, self._transform, self.plan, self._fail)
+        return transformed(step.micros, self._transform, self.plan, self._spoil)
 
     def ended(self) -> None:
         """Record, once, what the last epoch left over; for adapters, when steps run out."""
@@ -324,6 +324,7 @@ class ShardLoader:
         Raises:
             UsageError: the step was not delivered, an earlier report was later, or a signal is
                 not a number; nothing is recorded then.
+            ShardwardError: the transform failed in this step, so nobody was given all of it.
             IntegrityError: with `reduce`, on all ranks: they do not hold the parts of one step.
         """
         values = numbers(signals)
@@ -388,6 +389,10 @@ class ShardLoader:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _spoil(self, why: ShardwardError) -> None:
+        self._fail(why)
+        self._recorder.spoil(why)
 
     def _fail(self, why: ShardwardError) -> None:
         """Hand out nothing any more: each later call raises `why`."""

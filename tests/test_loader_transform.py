@@ -108,3 +108,24 @@ def test_a_transform_that_fails_names_the_step_and_nothing_is_handed_out_after_i
         assert "failed at step 2, micro-batch 2 of 3, on the samples at positions" in message
         assert words.get(wrong, "KeyboardInterrupt") in message
     assert given == [(1, 0), (1, 1), (1, 2), (2, 0)]
+
+
+def test_the_step_of_a_failed_transform_is_neither_reported_nor_kept(tmp_path: Path) -> None:
+    manifest = arrow_corpus(tmp_path, BLOCKS)
+    plan = manifest.plan(seed=5, seq_len=16)
+
+    def transform(batch: Batch, seeds: UInt64Array) -> Batch:
+        if batch.step == 2:
+            raise KeyError("no such language")
+        return batch
+
+    run = Run.create(tmp_path / "run", plan=plan, manifest_path=manifest.path)
+    with ShardLoader(manifest, plan, batch=6, run=run, transform=transform) as loader:
+        error_of(loader, [])
+        with pytest.raises(ShardwardError, match="failed at step 2"):
+            loader.observe(2, loss=1.0)
+        with pytest.raises(ShardwardError, match="failed at step 2"):
+            loader.checkpoint(2, "a")
+        loader.observe(1, loss=1.0)
+        assert loader.checkpoint(1, "b")["step"] == 1
+        assert loader.state_dict()["step"] == 1
