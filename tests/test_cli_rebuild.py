@@ -125,3 +125,13 @@ def test_a_report_that_was_not_attached_is_attached_when_the_rebuild_is_repeated
 
     assert desk.type(*words).exit_code == 0
     assert incident.attached("rebuild") is not None
+
+
+@pytest.mark.parametrize("place", ["out", "out/manifest", "."])
+def test_a_manifest_in_the_place_of_the_shards_is_refused_before_anything_is_written(
+    desk: Desk, place: str
+) -> None:
+    result = desk.type("--keep-order", str(desk.home / place), "--yes")
+
+    assert (result.exit_code, "cannot lie in each other" in result.output) == (2, True)
+    assert not (desk.home / "out").exists()

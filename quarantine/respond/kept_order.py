@@ -20,8 +20,14 @@ def check_place(place: Path, parent: Manifest, out: Path) -> None:
     """Refuse a manifest directory that holds anything else than the manifest of a rebuild to `out`.
 
     Raises:
-        UsageError: it exists and is another manifest, or none.
+        UsageError: it exists and is another manifest, or none, or it is where the shards go.
     """
+    manifest, shards = place.resolve(), out.resolve()
+    if manifest.is_relative_to(shards) or shards.is_relative_to(manifest):
+        raise UsageError(
+            f"the manifest {place} and the shards {out} cannot lie in each other; name a directory "
+            "beside it with --keep-order"
+        )
     if not place.exists():
         return
     found = Manifest.load(place).header if (place / HEADER).is_file() else None
