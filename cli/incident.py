@@ -17,7 +17,7 @@ from ..quarantine.respond.outlets import deliver as deliver_outbox
 from ..quarantine.respond.outlets import outbox
 from ..quarantine.respond.report import describe, outcome
 from ..quarantine.respond.situation import next_command, pace_of, situation
-from ..quarantine.respond.stability import COLUMNS, as_csv, as_markdown
+from ..quarantine.respond.stability import SHORT, as_csv, as_markdown
 from ..quarantine.respond.stability import as_json as json_rows
 from ..quarantine.respond.stability import stability_log as log_of
 from .incident_acts import ACTS
@@ -173,6 +173,8 @@ def page(*, incident_id: str, run: Path, as_json: bool) -> None:
 def stability_log(*, run: Path, form: str, as_json: bool) -> None:
     """Show every spike, skip, rewind and outcome of a run, ready to publish.
 
+    The table has the main columns; --as markdown, --as csv and --json have all.
+
     \b
     Examples:
       shardward incident stability-log --run runs/7b
@@ -182,8 +184,8 @@ def stability_log(*, run: Path, form: str, as_json: bool) -> None:
 
     def render(out: Console) -> None:
         if form == "table":
-            rows = [[getattr(spike, name) for name in COLUMNS] for spike in spikes]
-            names = [name.replace("_", " ") for name in COLUMNS]
+            rows = [[getattr(spike, name) for name in SHORT] for spike in spikes]
+            names = [name.replace("_", " ") for name in SHORT]
             out.print(table("Stability log", names, rows))
         else:
             click.echo(as_markdown(spikes) if form == "markdown" else as_csv(spikes), nl=False)

@@ -197,6 +197,9 @@ def test_a_glitch_is_dismissed_and_filed_without_a_skip(desk: Desk) -> None:
     shown = desk.json("stability-log")["spikes"]
 
     assert [(s["outcome"], s["revision"]) for s in shown] == [("dismissed", None)]
+    table = desk.type("stability-log", env={"COLUMNS": "80"}).stdout
+    assert all(word in table for word in ("INC-0001", "dismissed", "steps lost", "rewound to"))
+    assert "skipped_ranges" in desk.type("stability-log", "--as", "markdown").stdout
 
 
 def test_a_cause_that_is_not_data_ends_without_a_skip(desk: Desk) -> None:
