@@ -19,7 +19,7 @@ COLUMNS = (
     "id", "round", "kind", "onset", "detected", "rewound_to", "steps_lost", "revision", "documents",
     "skipped_ranges", "no_skip", "outcome", "rounds", "next_spike_after",
 )  # fmt: skip
-SHORT = ("id", "round", "kind", "onset", "rewound_to", "steps_lost", "documents", "outcome")
+SHORT = ("id", "round", "kind", "onset", "rewound_to", "steps_lost", "outcome")
 """The columns of the table for a terminal; the other forms have all."""
 
 
