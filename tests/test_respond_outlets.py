@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -209,6 +210,46 @@ def test_a_receiver_that_times_out_gets_the_same_key_again(
 
     assert tell(incident, environment, "pagerduty") == ["delivered"]
     assert [b["dedup_key"] for b in receiver.bodies] == ["shardward-r1-INC-0001"] * 2
+
+
+def drip(status: int, head: bytes, end: bytes) -> Callable[[BaseHTTPRequestHandler], None]:
+    """Return a whole answer whose middle, 300 blanks, comes a byte at a time."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.close_connection = True
+        with suppress(OSError):
+            handler.wfile.write(f"HTTP/1.1 {status} X\r\n".encode() + head)
+            for _ in range(300):
+                handler.wfile.write(b" ")
+                time.sleep(0.01)
+            handler.wfile.write(end)
+
+    return answer
+
+
+@pytest.mark.parametrize("status", [200, 400, 302])
+@pytest.mark.parametrize(
+    ("head", "end"),
+    [
+        (b"Content-Length: 300\r\n\r\n", b""),
+        (b"Content-Length: 0\r\nX-Slow: ", b"\r\n\r\n"),
+    ],
+    ids=["body", "header"],
+)
+def test_an_answer_that_drips_is_given_up_at_the_deadline_and_asked_for_again(
+    incident: Incident,
+    receiver: Receiver,
+    environment: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    head: bytes,
+    end: bytes,
+) -> None:
+    monkeypatch.setattr(sending, "TIMEOUT", 0.2)
+    receiver.answers = [drip(status, head, end), (200, {})]
+
+    assert tell(incident, environment, "webhook") == ["delivered"]
+    assert len(receiver.requests) == 2
 
 
 def test_a_redirect_is_not_followed_so_the_secret_stays_here(

@@ -1,19 +1,22 @@
-"""Sending JSON over HTTP with the standard library: time limits, retries, growing pauses."""
+"""Sending JSON over HTTP with the standard library: one deadline a try, retries, growing pauses."""
 
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import random
+import socket
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 from ...loader.errors import UsageError
 
+# Seconds from the connection to the last byte of the answer, however slowly it drips.
 TIMEOUT = 10.0
 PAUSES = (0.5, 1.0, 2.0, 4.0)
 MOST_BYTES = 4 << 20
@@ -91,9 +94,6 @@ def send(method: str, url: str, data: bytes | None, headers: Mapping[str, str]) 
         )
         with _opener().open(request, timeout=TIMEOUT) as answer:
             return _reply(answer.status, answer.read(MOST_BYTES))
-    except urllib.error.HTTPError as error:
-        with error:
-            return _reply(error.code, error.read(MOST_BYTES))
     except OSError as error:
         return _no_answer(error)
     except (ValueError, http.client.InvalidURL):
@@ -119,13 +119,64 @@ def _is_web_address(url: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.netloc)
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: object) -> None:
-        return None
+class _AsItIs(urllib.request.HTTPErrorProcessor):
+    """Returns every answer, so that no redirect is followed and no status is an exception."""
+
+    def http_response(self, request: Any, response: Any) -> Any:
+        return response
+
+    https_response = http_response
+
+
+class _Patience(io.RawIOBase):
+    """Reads a socket until a deadline: its own time limit starts again with each byte."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self._raw = connection, connection.makefile("rb", buffering=0)
+        self._deadline = time.monotonic() + TIMEOUT
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"the answer was not complete after {TIMEOUT:g} s")
+        self._connection.settimeout(left)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Answer(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, *words: Any, **more: Any) -> None:
+        super().__init__(sock, *words, **more)
+        self.fp.close()
+        self.fp = io.BufferedReader(_Patience(sock))
+
+
+class _Plain(http.client.HTTPConnection):
+    response_class = _Answer
+
+
+class _Secure(http.client.HTTPSConnection):
+    response_class = _Answer
+
+
+class _PlainHandler(urllib.request.HTTPHandler):
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_Plain, req)
+
+
+class _SecureHandler(urllib.request.HTTPSHandler):
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_Secure, req)
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    return urllib.request.build_opener(_NoRedirect)
+    return urllib.request.build_opener(_AsItIs, _PlainHandler, _SecureHandler)
 
 
 def _reply(status: int, body: bytes) -> Reply:
