@@ -130,18 +130,24 @@ def decide(
     act: bool,
     as_json: bool,
     preview: Preview | None = None,
+    once: bool = False,
 ) -> None:
     """Append `decision` if `act`, and show what was or would be written; nobody is overlooked.
 
-    `preview` is what it would change, shown with what would be written.
+    `preview` is what it would change, shown with what would be written. With `once` nothing is
+    written where an earlier decision says the same and still holds.
     """
-    done = log.append_after(decision, seen=seen) if act else None
-    payload = _decided(decision, done)
+    stands = log.standing(decision) if once else None
+    done = log.append_after(decision, seen=seen) if act and stands is None else None
+    payload = _decided(decision, done if stands is None else Appended(entry=stands))
     if preview is not None:
         payload["preview"] = preview.to_json()
     what = clean(_about(decision), limit=240)
 
     def render(out: Console) -> None:
+        if stands is not None:
+            out.print(f"decision {stands.sequence} says so already: {decision.action} {what}")
+            return
         if done is None:
             out.print(f"would {decision.action} {what}; say --yes to do it")
             if preview is not None:

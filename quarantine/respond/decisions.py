@@ -119,8 +119,12 @@ class DecisionLog:
         Raises:
             NotFound: as `append`.
         """
+        return None if self.standing(decision) is not None else self.append(decision)
+
+    def standing(self, decision: Decision) -> Entry | None:
+        """Return the newest entry with the scope, act and incident of `decision` that holds."""
         live = live_entries(self.entries())
-        for index, entry in enumerate(live):
+        for index, entry in reversed(list(enumerate(live))):
             known = entry.decision
             same = (known.action, known.scope, known.incident) == (
                 decision.action,
@@ -128,8 +132,8 @@ class DecisionLog:
                 decision.incident,
             )
             if same and not overlapping(live[index + 1 :], decision.scope):
-                return None
-        return self.append(decision)
+                return entry
+        return None
 
     def append_after(self, decision: Decision, *, seen: ChainHead | None = None) -> Appended:
         """Add `decision`, taking note of what others decided since `seen`, however often."""
