@@ -6,6 +6,7 @@ import html.parser
 import io
 import re
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from shardward.quarantine.respond.curves import curves_json, curves_png
 from shardward.quarantine.respond.filing import write_report
 from shardward.quarantine.respond.incident import Incident, IncidentStore
 from shardward.quarantine.respond.narrative import narrative
-from shardward.quarantine.respond.report import build_report
+from shardward.quarantine.respond.report import build_report, describe
 from shardward.quarantine.respond.report_html import render_html
 from shardward.quarantine.respond.report_markdown import render_markdown
 from shardward.quarantine.respond.safe_text import (
@@ -242,6 +243,13 @@ def test_an_incident_that_was_left_says_why_and_how_the_run_went_on(scene: Scene
         "0.08333. The resumed run was logged to step 79; its loss ended at 2.285, 2.885 before the "
         "onset."
     )
+
+
+def test_one_of_a_kind_is_told_in_the_singular(scene: Scene) -> None:
+    summary = {"first": 19, "last": 22, "documents": 5, "shards": 1, "unusual": True}
+    event = replace(scene.incident.events()[0], act="identify", summary=summary)
+
+    assert describe(event) == "identify: steps 19 to 22 were fed 5 documents from 1 shard"
 
 
 def test_only_what_was_quarantined_has_to_be_rebuilt(scene: Scene) -> None:

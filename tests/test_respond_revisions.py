@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shardward.loader.cursor import Cursor
-from shardward.loader.errors import IntegrityError, MismatchError, UsageError
+from shardward.loader.errors import CorpusError, IntegrityError, MismatchError, UsageError
 from shardward.loader.manifest import Manifest
 from shardward.loader.order import EpochOrder, Layout
 from shardward.loader.revision import Revision
@@ -189,6 +189,15 @@ def test_the_impact_counts_by_source_and_by_any_column(shared: Desk) -> None:
         group_column="lang",
     )
 
+    with pytest.raises(CorpusError, match="has no column 'nope'"):
+        impact(
+            manifest,
+            shared.run.plan(),
+            after,
+            after,
+            cursor=Cursor(plan_id=shared.run.plan_id),
+            group_column="nope",
+        )
     assert {s.name: s.documents for s in result.sources} == {"de": 2, "en": 2}
     assert {s.name: s.documents for s in result.groups} == {"de": 2, "en": 2}
     assert result.steps is None

@@ -220,6 +220,8 @@ def _source_tokens(manifest: Manifest) -> Int64Array:
 def _by_column(
     manifest: Manifest, docs: Int64Array, lengths: Int64Array, column: str
 ) -> tuple[Share, ...]:
+    if not docs.size and manifest.header.blocks:
+        manifest.reader.raw(0, [column])  # a column that is not there is refused all the same
     values = column_of(manifest, docs, column)
     counts: dict[str, list[int]] = {}
     for value, tokens in zip(values, lengths.tolist(), strict=True):

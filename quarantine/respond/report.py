@@ -13,7 +13,7 @@ from ...schemas import load_schema
 from . import reproduce
 from .decisions import DecisionLog, entry_json
 from .machine import EXITS
-from .narrative import narrative
+from .narrative import count, narrative
 
 if TYPE_CHECKING:
     from ...loader.run import Run
@@ -24,7 +24,7 @@ _SENTENCES = {
     "open": "a {kind} from step {onset}, detected at step {detected}",
     "attempt": "the checklist came to {verdict}",
     "confirm": "the checklist came to {verdict}",
-    "identify": "steps {first} to {last} were fed {documents} documents from {shards} shards",
+    "identify": "steps {first} to {last} were fed {fed}",
     "intent": "about to go back to step {step} of branch piece {piece}",
     "rewind": "the head moved to step {step} of branch piece {piece}, {steps_lost} steps back",
     "skip": "revision {revision} leaves out {documents} documents and {skips} ranges",
@@ -191,6 +191,9 @@ def describe(event: Event) -> str:
         return f"stored {summary['name']}" if "name" in summary else f"watched: {summary['reason']}"
     if event.act == "skip" and summary["no_skip"]:
         return f"skip: nothing, {summary['no_skip']}"
+    if event.act == "identify":
+        documents, shards = (count(summary[n], n[:-1]) for n in ("documents", "shards"))
+        summary = {**summary, "fed": f"{documents} from {shards}"}
     if event.act in _SENTENCES:
         return f"{event.act}: {_SENTENCES[event.act].format_map(summary)}"
     text = f"{event.act}: {summary.get('reason', '')}"

@@ -113,6 +113,8 @@ class Scope:
             return "positions " + ", ".join(
                 f"[{r.start}, {r.end}) of epoch {r.epoch}" for r in self.ranges
             )
+        if self.kind == "detector" and "=" in str(self.value):
+            return f"what matches {self.value}"  # the conditions of a filter
         return f"{self.kind} {self.value}"
 
     def to_json(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from ...loader.errors import IncidentError
 from ...loader.lineage import owner
 from .checkpoints import start_of
 from .machine import ways_out
+from .narrative import count
 from .operations import branch_of_spike
 from .rewind import Checkpoint, plan_rewind
 
@@ -184,7 +185,8 @@ def _ate(incident: Incident) -> str:
     odd = [c["name"].replace("_", " ") for c in window["comparisons"] if c["unusual"]]
     said = {None: "cannot be compared", True: "unusual in " + ", ".join(odd), False: "not unusual"}
     return (
-        f"{event.summary['documents']} documents from {event.summary['shards']} shards, "
+        f"{count(event.summary['documents'], 'document')} from "
+        f"{count(event.summary['shards'], 'shard')}, "
         f"{share:.0%} of the tokens from {shard}; {said[window['unusual']]}"
     )
 
@@ -195,7 +197,7 @@ def _cost(steps: int, pace: Pace) -> str:
         parts.append(_duration(steps * pace.seconds))
     if pace.tokens is not None:
         parts.append(f"{steps * pace.tokens:,.0f} tokens")
-    return f" ({', '.join(parts)})" if parts else ""
+    return f" (about {', '.join(parts)})" if parts else ""
 
 
 def _duration(seconds: float) -> str:
