@@ -30,7 +30,7 @@ from shardward.quarantine.respond.safe_text import (
     markdown_text,
     visible,
 )
-from shardward.quarantine.respond.svg import chart, thin
+from shardward.quarantine.respond.svg import chart, thin, ticks
 
 HOSTILE = (
     "<script>alert(1)</script><img src=x onerror=alert(2)> ``` ]( javascript:x) @admin "
@@ -272,3 +272,21 @@ def test_the_rule_for_signals_beside_the_loss_is_told(scene: Scene, names: tuple
     told.append("recurs only beside a raised loss" in render_markdown(report))
 
     assert told == [len(names) == 2] * 2
+
+
+def test_suspects_that_were_judged_bad_are_marked_and_come_first(scene: Scene) -> None:
+    one = hostile_suspects()["suspects"][0]
+    report = build_report(scene.incident, scene.run)
+    report |= {"suspects": [one | {"doc": doc, "verdict": doc == 8} for doc in (7, 8)]}
+
+    for text in (render_html(report), render_markdown(report)):
+        bare = re.sub(r"<[^>]+>| ", "", text.replace("</td>", "|").replace("| ", "|"))
+        assert 0 < bare.index("8|yes|") < bare.index("7|no|")
+        assert "Timeline" in text[: text.index("Suspects")]
+
+
+def test_the_lines_of_a_chart_stand_at_round_values() -> None:
+    assert ticks(-0.1, 3.2) == [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
+    assert ticks(31, 273, least=1) == [50, 100, 150, 200, 250]
+    assert ticks(1, 2, least=1) == [1, 2]
+    assert ticks(-1e308, 1e308) == [-1e308, 1e308]

@@ -75,6 +75,7 @@ def _panel(axes: Any, signal: str, branches: Any, detection: Mapping[str, Any]) 
             steps, values = zip(*points, strict=True)
             axes.plot(steps, values, style, linewidth=1.2, label=branch["name"].replace("$", r"\$"))
     axes.axvspan(detection["onset"], detection["detected"] + 1, color="#fde68a", alpha=0.6)
+    axes.set_xlabel("step")
     axes.set_ylabel(signal.replace("$", r"\$"))
     axes.grid(visible=True, alpha=0.3)
     if axes.get_legend_handles_labels()[0]:

@@ -48,6 +48,11 @@ def witness(plan: Report) -> str:
     )
 
 
+def bad_first(suspects: Sequence[Report]) -> list[Report]:
+    """Return the suspects that were judged bad, then the rest; each as ranked."""
+    return sorted(suspects, key=lambda suspect: not suspect.get("verdict"))
+
+
 def _summary(report: Report) -> str:
     detection, window = report["detection"], report["window"]
     parts = [

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .curves import signal_names
-from .narrative import watched, witness
+from .narrative import bad_first, watched, witness
 from .safe_text import html_text
 from .svg import chart
 
@@ -43,9 +43,7 @@ def render_html(report: Mapping[str, Any]) -> str:
         ("Detection", _facts(_without_context(report), ("kind", "onset", "detected"))),
         ("Run", _facts(report["detection"]["context"])),
         ("Confirmation", _confirm(report["confirm"])),
-        ("Window", _window(report["window"])),
         ("Trials", _rows(report["trials"])),
-        ("Suspects", _suspects(report["suspects"])),
         ("Decisions", _decisions(report["decisions"])),
         ("Actions", _rows(report["actions"])),
         ("Rewind", _facts(report["rewind"])),
@@ -55,6 +53,8 @@ def render_html(report: Mapping[str, Any]) -> str:
         ("Rebuild", _facts(report["rebuild"])),
         ("Timeline", _rows(report["timeline"], ("time", "actor", "act", "text"))),
         ("Lessons", _list(report["lessons"])),
+        ("Window", _window(report["window"])),
+        ("Suspects", _suspects(report["suspects"])),
         ("Commands that reproduce the numbers", _commands(report["commands"])),
     ]
     body = "".join(f"<section><h2>{html_text(n)}</h2>{s}</section>" for n, s in sections if s)
@@ -195,13 +195,12 @@ def _causes(causes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _suspects(suspects: Sequence[Mapping[str, Any]]) -> str:
+    suspects = bad_first(suspects)
+    names = ("id", "shard", "row", "source", "score", "reasons")
     parts = [
         table(
-            ("doc", "id", "shard", "row", "source", "score", "reasons"),
-            (
-                (s["doc"], s["id"], s["shard"], s["row"], s["source"], s["score"], s["reasons"])
-                for s in suspects
-            ),
+            ("doc", "judged bad", "id", "shard", "row", "source", "score", "reasons"),
+            ([s["doc"], s.get("verdict"), *(s[name] for name in names)] for s in suspects),
         )
     ]
     for suspect in suspects[:40]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .narrative import watched, witness
+from .narrative import bad_first, watched, witness
 from .safe_text import markdown_block, markdown_text
 
 MOST_ROWS = 50
@@ -22,14 +22,14 @@ def render_markdown(report: Mapping[str, Any]) -> str:
         ("Resolution", markdown_text(report["resolution"], 2000)),
         ("Detection", _detection(report)),
         ("Run", _facts(report["detection"]["context"])),
-        ("Window", _window(report["window"])),
-        ("Suspects", _suspects(report["suspects"])),
         ("Decisions", _decisions(report["decisions"])),
         ("Action items", _actions(report)),
         ("Recurrence", _watch(report["watch"])),
         ("Proof", _proof(report["proof"])),
         ("Lessons", _list(report["lessons"])),
         ("Timeline", _timeline(report["timeline"])),
+        ("Window", _window(report["window"])),
+        ("Suspects", _suspects(report["suspects"])),
         ("Commands that reproduce the numbers", _commands(report["commands"])),
     ]
     title = markdown_text(f"{report['id']}: {report['outcome']}")
@@ -52,10 +52,14 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 def _cell(value: object) -> str:
     if value is None:
         return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.5g}"
     if isinstance(value, list | tuple):
         return "; ".join(_cell(item) for item in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{markdown_text(name)} {_cell(item)}" for name, item in value.items())
     return markdown_text(value)
 
 
@@ -113,10 +117,14 @@ def _window(window: Mapping[str, Any] | None) -> str:
 
 
 def _suspects(suspects: Sequence[Mapping[str, Any]]) -> str:
+    suspects = bad_first(suspects)
     parts = [
         table(
-            ("doc", "id", "shard", "score", "reasons"),
-            ((s["doc"], s["id"], s["shard"], s["score"], s["reasons"]) for s in suspects),
+            ("doc", "judged bad", "id", "shard", "score", "reasons"),
+            (
+                (s["doc"], s.get("verdict"), s["id"], s["shard"], s["score"], s["reasons"])
+                for s in suspects
+            ),
         )
     ]
     for suspect in suspects[:10]:

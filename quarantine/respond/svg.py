@@ -73,6 +73,19 @@ def thin(points: Points, most: int = MOST_POINTS) -> list[tuple[float, float]]:
     return kept
 
 
+def ticks(low: float, high: float, least: float = 0.0) -> list[float]:
+    """Return four to seven or so round values within [`low`, `high`], at least `least` apart.
+
+    They are multiples of 1, 2 or 5 times a power of ten.
+    """
+    rough = (high - low) / 5
+    if not 1e-300 < rough < 1e300:
+        return [low, high]  # at the ends of what a float holds there is no room for round ones
+    power = 10.0 ** math.floor(math.log10(rough))
+    gap = max(min((1, 2, 5, 10), key=lambda factor: abs(factor * power - rough)) * power, least)
+    return [gap * n for n in range(math.ceil(low / gap), math.floor(high / gap) + 1)]
+
+
 def _frame(points: Points) -> Frame:
     steps = [s for s, _ in points]
     values = [v for _, v in points]
@@ -103,14 +116,14 @@ def _shade(frame: Frame, label: str, span: tuple[float, float]) -> str:
 
 def _axes(frame: Frame) -> list[str]:
     parts = []
-    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        value = frame.y0 + share * (frame.y1 - frame.y0)
-        step = frame.x0 + share * (frame.x1 - frame.x0)
-        y, x = frame.y(value), frame.x(step)
+    for value in ticks(frame.y0, frame.y1):
+        y = frame.y(value)
         parts.append(
             f'<line x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" '
             f'stroke="#cbd5e1" stroke-width="0.6"/>'
-            f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:.3g}</text>'
-            f'<text x="{x:.1f}" y="{HEIGHT - 10}" text-anchor="middle">{step:.0f}</text>'
+            f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:.6g}</text>'
         )
+    for step in ticks(frame.x0, frame.x1, least=1):
+        x, label = frame.x(step), f"step {step:.0f}"
+        parts.append(f'<text x="{x:.1f}" y="{HEIGHT - 10}" text-anchor="middle">{label}</text>')
     return parts
