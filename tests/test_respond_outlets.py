@@ -122,7 +122,7 @@ def test_what_may_pass_is_retried_with_growing_pauses(
 
     sent = post(incident, message(), ["webhook"], environment=environment, pause=pauses.append)
 
-    assert [each.state for each in sent] == ["delivered"]
+    assert [(each.state, each.tries) for each in sent] == [("delivered", 3)]
     assert len(receiver.requests) == 3
     assert pauses[0] < pauses[1]
 
@@ -210,6 +210,23 @@ def test_a_receiver_that_times_out_gets_the_same_key_again(
 
     assert tell(incident, environment, "pagerduty") == ["delivered"]
     assert [b["dedup_key"] for b in receiver.bodies] == ["shardward-r1-INC-0001"] * 2
+
+
+def answer_garbage(handler: BaseHTTPRequestHandler) -> None:
+    handler.wfile.write(b"\x1b[31m" + b"\xffg" * 5000 + b"\r\n\r\n")
+    handler.close_connection = True
+
+
+def test_of_an_answer_that_is_no_http_only_a_little_is_kept_and_none_of_it_acts(
+    incident: Incident, receiver: Receiver, environment: dict[str, str]
+) -> None:
+    receiver.answers = [answer_garbage]
+
+    [sent] = post(incident, message(), ["webhook"], environment=environment, pause=quiet)
+
+    assert (sent.state, len(sent.reply), sent.reply.isprintable()) == ("pending", 200, True)
+    [receipt] = (incident.path / "outbox").glob("*.receipt.json")
+    assert json.loads(receipt.read_text())["reply"] == sent.reply
 
 
 def drip(status: int, head: bytes, end: bytes) -> Callable[[BaseHTTPRequestHandler], None]:

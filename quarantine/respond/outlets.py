@@ -20,13 +20,16 @@ from ...loader.files import exclusive_lock, publish_new, write_atomic
 from ...loader.formats import canonical_json, check_format, parse_json, sha256_hex
 from .receivers import OUTLETS, RECEIVERS, DeliveryError, Sender, secret_of
 from .safe_text import visible
-from .sending import Transport
+from .sending import Reply, Transport
+from .sending import send as send_request
 
 if TYPE_CHECKING:
     from .incident import Incident
 
 FORMAT = "shardward.message"
 OUTBOX = "outbox"
+MOST_REPLY = 200
+"""Characters that are kept of what a receiver, or a library about it, said."""
 __all__ = [
     "OUTLETS",
     "Delivery",
@@ -59,7 +62,7 @@ class Message:
 class Delivery:
     """One message to one outlet: `state` is pending, delivered or failed; `reply` its last.
 
-    `tries` counts the deliveries that were tried, each with its retries.
+    `tries` counts the requests that were sent for it, retries and searches among them.
     """
 
     outlet: str
@@ -189,6 +192,20 @@ def outbox(incident: Incident) -> list[Delivery]:
     return [kept.delivery(kept.state, kept.reply) for kept in map(_read, paths)]
 
 
+@dataclass(slots=True)
+class _Counted:
+    """A transport that counts its requests."""
+
+    transport: Transport
+    requests: int = 0
+
+    def __call__(
+        self, method: str, url: str, data: bytes | None, headers: Mapping[str, str]
+    ) -> Reply:
+        self.requests += 1
+        return self.transport(method, url, data, headers)
+
+
 @dataclass(frozen=True, slots=True)
 class _Kept:
     """A message and its receipt; `unsure` when a try of it may have been taken unanswered."""
@@ -291,11 +308,12 @@ def _deliver_one(
 ) -> _Kept:
     """Send one message and return it with what became of it; `reference` as in `Sender`."""
     outlet, secret, made, unsure = kept.value["outlet"], "", "", kept.unsure
+    counted = _Counted(transport or send_request)
     try:
         secret = secret_of(outlet, environment)
         sender = Sender(
             environment=environment,
-            transport=transport,
+            transport=counted,
             pause=pause,
             reference=reference,
             unsure=unsure,
@@ -313,7 +331,13 @@ def _deliver_one(
         # Whatever a library put into its words, they go to the terminal and into a file.
         words = words.replace(secret, "***")
     done = replace(
-        kept, state=state, reply=words, tries=kept.tries + 1, unsure=unsure, reference=made
+        kept,
+        state=state,
+        # Cut last: a part of a secret would not be known again.
+        reply=visible(words, MOST_REPLY)[:MOST_REPLY],
+        tries=kept.tries + counted.requests,
+        unsure=unsure,
+        reference=made,
     )
     _receipt(done)
     return done
