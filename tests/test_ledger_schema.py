@@ -156,6 +156,29 @@ def test_rows_whose_journals_are_gone_are_not_given_up(tmp_path: Path, script: s
     assert (run.path / "ledger.duckdb").read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "DROP TABLE facts CASCADE",
+        "DROP TABLE journals CASCADE",
+        "ALTER TABLE pieces DROP COLUMN revision_digest",
+        "ALTER TABLE journals DROP COLUMN read_bytes",
+    ],
+)
+def test_a_file_that_lacks_a_table_or_column_is_set_aside_and_built_again(
+    tmp_path: Path, script: str
+) -> None:
+    run = make_run(tmp_path / "run")
+    train(run, range(1, 4))
+    with Ledger.open(run) as ledger:
+        expected = answers(ledger)
+    change(run, script)
+
+    with Ledger.open(run) as ledger:
+        assert answers(ledger) == expected
+        assert "ledger.duckdb.damaged-1 and is built again" in ledger.notices[0]
+
+
 def shardward(*arguments: str | Path) -> Result:
     return CliRunner().invoke(cli, [str(argument) for argument in arguments])
 

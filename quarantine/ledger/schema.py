@@ -6,9 +6,11 @@ as it was. It reads no journal, so rows whose journals are gone are kept.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,13 +51,22 @@ def prepare(cursor: duckdb.DuckDBPyConnection, path: Path, owner: Owner) -> int 
         Outdated: it does not say what it is, or is of no version that can be brought up.
         MismatchError: it is of another run.
     """
-    if not _has_table(cursor, "facts"):
+    found = _columns(cursor)
+    if not found:
         _create(cursor, owner)
         return None
+    if not {("facts", "name"), ("facts", "value")} <= found:
+        raise Outdated(f"the ledger {path} has no table of facts", _read_bytes(cursor))
     facts = dict(cursor.execute("SELECT name, value FROM facts").fetchall())
     version = _checked_version(cursor, path, facts)
     _check_owner(path, owner, facts)
     if version == SCHEMA_VERSION:
+        lacking = sorted(_schema_columns() - found)
+        if lacking:
+            table, column = lacking[0]
+            raise Outdated(
+                f"the ledger {path} lacks column {column} of table {table}", _read_bytes(cursor)
+            )
         return None
     try:
         _migrate(cursor, version)
@@ -165,8 +176,28 @@ def _has_table(cursor: duckdb.DuckDBPyConnection, name: str) -> bool:
     return bool(found and found[0])
 
 
+@cache
+def _schema_columns() -> frozenset[tuple[str, str]]:
+    """Return (table, column) of all that this version's file has."""
+    words = re.sub("--[^\n]*", "", load_sql("ledger"))
+    return frozenset(
+        (table, column.split()[0])
+        for table, columns in re.findall(r"CREATE TABLE (\w+) \((.*?)\);", words, re.DOTALL)
+        for column in columns.split(",")
+    )
+
+
+def _columns(cursor: duckdb.DuckDBPyConnection) -> set[tuple[str, str]]:
+    """Return (table, column) of all that the file has."""
+    rows = cursor.execute(
+        "SELECT c.table_name, c.column_name FROM duckdb_columns() c JOIN duckdb_tables() t "
+        "USING (database_name, schema_name, table_name) WHERE database_name = 'ledger'"
+    ).fetchall()
+    return set(rows)
+
+
 def _read_bytes(cursor: duckdb.DuckDBPyConnection) -> dict[str, int]:
     """Return how far each journal was read into a file that this release cannot use."""
-    if not _has_table(cursor, "journals"):
+    if not {("journals", "journal"), ("journals", "read_bytes")} <= _columns(cursor):
         return {}
     return dict(cursor.execute("SELECT journal, read_bytes FROM journals").fetchall())
