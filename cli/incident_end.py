@@ -23,7 +23,7 @@ from ..quarantine.respond.watchplan import WatchPlan, evaluate_watch
 from .incident_options import Asked, act_options, log_option, said, signals
 from .output import manifest_option, say
 from .respond_options import corpus_of
-from .telling import tell, tell_options
+from .telling import tell, tell_options, undelivered
 
 
 @click.command()
@@ -151,7 +151,12 @@ def file_(
     sent, told = tell(incident, message, outlets, repository)
     what = "filed as " + filed.report["outcome"] + "".join(f"\n  {path}" for path in filed.paths)
     what += told
-    facts = {"paths": filed.paths, "sent": sent, "missing": filed.missing}
+    facts = {
+        "paths": filed.paths,
+        "sent": sent,
+        "undelivered": undelivered(sent),
+        "missing": filed.missing,
+    }
     said(asked, done=True, what=what, facts=facts)
 
 

@@ -35,7 +35,7 @@ from ..quarantine.search.incident_window import IncidentWindow
 from .incident_options import Asked, act_options, history_option, log_option, said, signals
 from .output import acts, emit, json_option, manifest_option, mutation_options, run_option
 from .respond_options import actor_option, corpus_of
-from .telling import tell, tell_options
+from .telling import tell, tell_options, undelivered
 
 PANEL_STEPS = 400
 
@@ -68,7 +68,9 @@ def open_(
 ) -> None:
     """Open an incident on the newest page of the monitor, or on the steps you name.
 
-    With --to it calls a person: the same incident is resolved there when it is filed.
+    With --to it calls a person: the same incident is resolved there when it is filed. Where the
+    receiver does not take the page, the incident is open all the same and the exit code 0: a
+    warning and `undelivered` in the JSON say so, and incident deliver sends it again.
 
     \b
     Examples:
@@ -104,6 +106,7 @@ def open_(
         "onset": onset,
         "detected": detected,
         "sent": sent,
+        "undelivered": undelivered(sent),
     }
     asked = Asked(run=opened, incident=incident, actor=actor, does=True, as_json=as_json)
     said(asked, done=True, what="opened" + told, facts=found)
@@ -187,9 +190,8 @@ def confirm(
     what += f"\n  would first run {command}" if command and not act else ""
     facts = {**checklist.to_json()}
     if act:
-        facts["sent"], told = tell(
-            incident, page_message(incident, opened.run_id), outlets, repository
-        )
+        sent, told = tell(incident, page_message(incident, opened.run_id), outlets, repository)
+        facts.update(sent=sent, undelivered=undelivered(sent))
         what += told
     said(asked, done=act, what=what, facts=facts)
 

@@ -24,6 +24,21 @@ def tell_options(command: Command) -> Command:
 def tell(
     incident: Incident, message: Message, outlets: Sequence[str], repository: str | None
 ) -> tuple[list[Delivery], str]:
-    """Send `message`; return what became of it, also in words, one indented line a message."""
+    """Send `message`; return what became of it, also in words, one indented line a message.
+
+    What is not delivered is warned of on standard error: the act is done, and nobody was called.
+    """
     sent = post(incident, message, outlets, repository=repository) if outlets else []
+    left = undelivered(sent)
+    if left:
+        click.echo(
+            f"warning: {', '.join(left)} did not take a message, so nobody may know of this; the act "
+            f"itself is done; send again: incident deliver {incident.id} --yes",
+            err=True,
+        )
     return sent, "".join(f"\n  {each.outlet}: {each.state}, {each.reply}" for each in sent)
+
+
+def undelivered(sent: Sequence[Delivery]) -> list[str]:
+    """Return the outlets that did not take all their messages, for JSON answers."""
+    return sorted({each.outlet for each in sent if each.state != "delivered"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,3 +109,24 @@ def test_a_page_while_the_receiver_is_down_is_kept_and_delivered_first(
 
     assert done.exit_code == 0
     assert [b["event_action"] for b in receiver.bodies] == ["trigger", "resolve"]
+
+
+def test_an_act_whose_message_was_refused_is_done_and_says_that_nobody_was_called(
+    desk: Desk, receiver: Receiver
+) -> None:
+    env = secrets(receiver)
+    receiver.answers = [(400, {})]
+    for words in (
+        ("open", "--onset", "60", "--detected", "62"),
+        ("confirm", "INC-0001"),
+    ):
+        result = desk.type(*words, "--to", "webhook", "--yes", "--json", env=env)
+        assert (result.exit_code, json.loads(result.stdout)["undelivered"]) == (0, ["webhook"])
+        assert "warning: webhook did not take a message" in result.stderr
+    desk.json("not-data", "INC-0001", "--reason", "the learning rate", "--yes")
+    receiver.answers = [(200, {})]
+
+    result = desk.type("file", "INC-0001", "--to", "slack", "--yes", "--json", env=env)
+
+    assert json.loads(result.stdout)["undelivered"] == []
+    assert "warning" not in result.stderr

@@ -229,6 +229,18 @@ def test_of_an_answer_that_is_no_http_only_a_little_is_kept_and_none_of_it_acts(
     assert json.loads(receipt.read_text())["reply"] == sent.reply
 
 
+@pytest.mark.parametrize("body", ["9" * 5000, "[" * 100_000, "no JSON"])
+def test_an_answer_about_issues_that_nobody_can_read_leaves_the_message_pending(
+    incident: Incident, environment: dict[str, str], body: str
+) -> None:
+    def unreadable(*_: object) -> sending.Reply:
+        return sending.Reply(status=200, body=body.encode(), words="status 200")
+
+    assert tell(incident, environment, "github", repository="o/r", transport=unreadable) == [
+        "pending"
+    ]
+
+
 def drip(status: int, head: bytes, end: bytes) -> Callable[[BaseHTTPRequestHandler], None]:
     """Return a whole answer whose middle, 300 blanks, comes a byte at a time."""
 

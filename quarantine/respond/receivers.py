@@ -177,7 +177,7 @@ def _issues(reply: Reply) -> list[dict[str, Any]]:
     """Return the issues in a reply: a list, one issue, or the items of a search."""
     try:
         value = json.loads(reply.body)
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also an integer of thousands of digits
         raise DeliveryError(f"the answer about issues is not JSON ({error})") from error
     if isinstance(value, dict):
         value = value.get("items", [value])
