@@ -149,6 +149,8 @@ def test_a_filter_names_what_all_its_conditions_hold_for(desk: Desk, tmp_path: P
 
     wanted = Filter(findings=findings, detector="repetition", min_score=0.9)
     assert matching(wanted, desk.manifest).tolist() == [3]
+    named = filter_scope(wanted, np.array([3], np.int64)).describe()
+    assert named == "what matches detector=repetition min_score=0.9"
     assert matching(Filter(findings=findings, source="de"), desk.manifest).tolist() == [3, 6]
     lengths = [len(text_of(d).encode()) for d in range(60)]
     found = matching(Filter(min_tokens=50, max_tokens=55, shard=SHARD), desk.manifest)

@@ -78,7 +78,7 @@ def play(
         seed: of salt, placement, order and weights.
         corpus: path or glob of someone's own text; None uses what this machine holds.
         cause: what goes wrong: salted text, a raised learning rate, or nothing.
-        scale: sizes; None is the scale that fits three minutes on two cores.
+        scale: sizes; None is the scale that fits two minutes on two idle cores.
 
     Raises:
         Busy: another drill is running in `out`.
