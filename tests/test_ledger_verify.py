@@ -150,3 +150,24 @@ def test_a_record_that_lies_about_an_unchanged_corpus_names_no_document(
     assert [(one["step"], one["document"]) for one in report["differences"]] == [(3, None)]
     assert result.exit_code == 5
     assert "every document is what was indexed" in result.stderr
+
+
+def test_what_a_rebuild_removed_is_named_as_such(
+    trained: tuple[Run, list[Any], Path], tmp_path: Path
+) -> None:
+    run, batches, _ = trained
+    manifest = Path(run.manifest_path)
+    step = steps_of(batches, [DOC])[0]
+    place = ("--run", run.path)
+    for words in (
+        ("quarantine", "add", "--doc", str(DOC), "--reason", "junk", *place, "--yes"),
+        ("quarantine", "publish", *place, "--yes"),
+        ("rebuild", *place, "--out", tmp_path / "out", "--keep-order", tmp_path / "kept", "--yes"),
+    ):
+        assert shardward(*words).exit_code == 0
+
+    result = shardward("ledger", "verify", *place, "--manifest", tmp_path / "kept")
+    assert result.exit_code == 5
+    assert f"step {step} of piece 1, rank 0: document {DOC} (shard" in result.output
+    assert "the rebuild of this corpus removed it; verify with the manifest" in result.output
+    assert shardward("ledger", "verify", *place, "--manifest", manifest).exit_code == 0

@@ -74,7 +74,8 @@ class AsFound(Manifest):
     def first_changed(self, docs: Int64Array) -> ChangedDocument | None:
         """Return which of `docs`, in the order of delivery, is not what was indexed.
 
-        None if all of them lie in blocks that hold what was indexed.
+        What a rebuild removed is named too. None if all of them are there and lie in blocks that
+        hold what was indexed.
         """
         blocks = self.geometry().block_of(docs)
         suspects = [
@@ -82,9 +83,11 @@ class AsFound(Manifest):
             for doc, block in zip(docs.tolist(), blocks.tolist(), strict=True)
             if block in self.changed
         ]
+        proven = [(doc, changed) for doc, changed in suspects if doc in changed.other]
+        if not proven and (removed := self._removed(docs)) is not None:
+            return removed
         if not suspects:
             return None
-        proven = [(doc, changed) for doc, changed in suspects if doc in changed.other]
         doc, changed = (proven or suspects)[0]
         place = self.locate(doc)
         return ChangedDocument(
@@ -93,6 +96,24 @@ class AsFound(Manifest):
             row=place.row,
             among=1 if proven else len({suspect for suspect, _ in suspects}),
             reason=changed.reason,
+        )
+
+    def _removed(self, docs: Int64Array) -> ChangedDocument | None:
+        """Return the first of `docs` that is a tombstone of this rebuilt corpus."""
+        gone = dict.fromkeys(docs[np.isin(docs, self.tombstones)].tolist())
+        if not gone:
+            return None
+        doc = next(iter(gone))
+        place = self.locate(doc)
+        others = f" (and {len(gone) - 1} others of the step)" if len(gone) > 1 else ""
+        return ChangedDocument(
+            doc=doc,
+            shard=place.shard_uri,
+            row=place.row,
+            among=1,
+            reason=f"the rebuild of this corpus removed it{others}; verify with the manifest "
+            "that the corpus was rebuilt from (--manifest), or steps from after the rebuild "
+            "(--steps)",
         )
 
     def _fitted(self, block: int, reason: str) -> BlockData:
