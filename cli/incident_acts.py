@@ -19,6 +19,7 @@ from ..quarantine.respond.operations import (
     window_skip,
 )
 from ..quarantine.respond.orders import check_rewind, check_undecided, unrecorded
+from ..quarantine.respond.resume import check_factors
 from ..quarantine.respond.selection import parse_steps
 from .incident_options import Asked, act_options, log_option, read_watch_plan, said, signals
 from .output import manifest_option
@@ -151,6 +152,7 @@ def resume(
     """
     opened, incident = asked.run, asked.incident
     incident.check("resume")
+    check_factors(lr_factor, clip_factor)
     left = unrecorded(incident, opened)
     if left is not None:
         plan, what = left.watch, f"record the orders {left.id}, which stand since {left.created}"

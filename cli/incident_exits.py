@@ -25,7 +25,7 @@ def _leave(
     evidence: Mapping[str, Any] | None = None,
 ) -> None:
     opened, incident = asked.run, asked.incident
-    incident.check(act)
+    exits.check_exit(incident, opened, act, reason=reason, factors=factors)
     done, pending = asked.does, exits.pending_orders(incident, opened)
     if done:
         exits.leave(

@@ -32,8 +32,8 @@ def tell(
     left = undelivered(sent)
     if left:
         click.echo(
-            f"warning: {', '.join(left)} did not take a message, so nobody may know of this; the act "
-            f"itself is done; send again: incident deliver {incident.id} --yes",
+            f"warning: {', '.join(left)} did not take a message, so nobody may know of this; "
+            f"the act itself is done; send again: incident deliver {incident.id} --yes",
             err=True,
         )
     return sent, "".join(f"\n  {each.outlet}: {each.state}, {each.reply}" for each in sent)

@@ -196,3 +196,29 @@ def test_what_a_rewind_lost_is_asked_of_the_branch_that_was_left(desk: Desk) -> 
     rows = json.loads(run(line + " --json").stdout)["rows"]
     assert "--branch 2" in line
     assert len(rows) == report["impact"]["steps_lost"] == 16
+
+
+@pytest.mark.parametrize("factor", ["nan", "inf", "0", "-1"])
+def test_a_factor_that_nothing_can_be_multiplied_by_is_refused_in_the_preview_too(
+    desk: Desk, factor: str
+) -> None:
+    desk.go("skip")
+
+    for words in (
+        ("not-data", "INC-0001", "--reason", "the rate", "--lr-factor", factor),
+        ("resume", "INC-0001", "--lr-factor", factor),
+        ("resume", "INC-0001", "--clip-factor", factor),
+    ):
+        for more in ((), ("--yes",)):
+            result = desk.type(*words, *more)
+            assert (result.exit_code, "must be a positive number" in result.stderr) == (1, True)
+
+
+def test_a_factor_without_orders_and_an_empty_reason_are_refused_in_the_preview_too(
+    desk: Desk,
+) -> None:
+    desk.go("confirm")
+    words = ("not-data", "INC-0001", "--reason")
+
+    assert "no orders that could hold a factor" in desk.type(*words, "x", "--lr-factor", "2").stderr
+    assert "not-data needs a reason" in desk.type(*words, " ").stderr

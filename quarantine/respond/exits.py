@@ -26,6 +26,33 @@ def pending_orders(incident: Incident, run: Run) -> Resume | None:
     return orders if pending else unsettled(incident, run)
 
 
+def check_exit(
+    incident: Incident, run: Run, act: str, *, reason: str, factors: Factors | None = None
+) -> None:
+    """Refuse what `leave` refuses; nothing is written.
+
+    Raises:
+        IncidentError: as `leave`.
+    """
+    incident.check(act)
+    if not reason.strip():
+        raise IncidentError(f"{act} needs a reason")
+    if factors is None:
+        return
+    if pending_orders(incident, run) is None:
+        raise IncidentError(
+            f"{incident.id} has not rewound the run, so {act} gives the trainer no orders that "
+            "could hold a factor; rewind first, or change the trainer's own settings"
+        )
+    orders = unsettled(incident, run)
+    if orders is not None and factors != given(orders):
+        raise IncidentError(
+            f"the orders {orders.id} were written with a learning rate times "
+            f"{orders.learning_rate_factor:g} and not recorded, and a trainer may have taken "
+            "them: repeat without a factor, then reopen the incident to change it"
+        )
+
+
 def leave(
     incident: Incident,
     run: Run,
@@ -53,24 +80,13 @@ def leave(
     Raises:
         IncidentError: out of order, without a reason, or `factors` without orders to put them in.
     """
-    incident.check(act)
-    if not reason.strip():
-        raise IncidentError(f"{act} needs a reason")
+    check_exit(incident, run, act, reason=reason, factors=factors)
     with exclusive_lock(run.path / LOCK):
-        if factors is not None and pending_orders(incident, run) is None:
-            raise IncidentError(
-                f"{incident.id} has not rewound the run, so {act} gives the trainer no orders that "
-                "could hold a factor; rewind first, or change the trainer's own settings"
-            )
+        # Once more, since another may have rewound or left meanwhile.
+        check_exit(incident, run, act, reason=reason, factors=factors)
         orders = unsettled(incident, run)
         if orders is None:
             orders = settle(incident, run, reason=f"{act}: {reason}", factors=factors)
-        elif factors is not None and factors != given(orders):
-            raise IncidentError(
-                f"the orders {orders.id} were written with a learning rate times "
-                f"{orders.learning_rate_factor:g} and not recorded, and a trainer may have taken "
-                "them: repeat without a factor, then reopen the incident to change it"
-            )
         said: dict[str, Any] = {"reason": reason}
         stored: dict[str, Any] = {"evidence": evidence} if evidence else {}
         if orders is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...loader.cursor import Cursor
 from ...loader.errors import IncidentError
 from ...loader.lineage import leaves_at
-from .resume import Resume, read_resume, taken_by, write_resume
+from .resume import Resume, check_factors, read_resume, taken_by, write_resume
 from .revisions import load_revision
 from .rewind import Checkpoint, RewindPlan
 
@@ -29,6 +29,9 @@ class Factors:
 
     learning_rate: float = 1.0
     clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_factors(self.learning_rate, self.clip)
 
 
 def given(orders: Resume) -> Factors:

@@ -57,10 +57,7 @@ class Resume:
     kind: str = "rewind"
 
     def __post_init__(self) -> None:
-        for name in ("learning_rate_factor", "clip_factor"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise IncidentError(f"{name} is {value}; it must be a positive number")
+        check_factors(self.learning_rate_factor, self.clip_factor)
 
     @property
     def id(self) -> str:
@@ -206,6 +203,17 @@ def _check_revision(run: Run, orders: Resume) -> None:
             manifest=run.fingerprint,
             digest=orders.cursor.revision_digest,
         )
+
+
+def check_factors(learning_rate: float, clip: float) -> None:
+    """Refuse what a trainer cannot multiply its learning rate or its clip norm by.
+
+    Raises:
+        IncidentError: one of them is not a positive number.
+    """
+    for name, value in (("learning_rate_factor", learning_rate), ("clip_factor", clip)):
+        if not (math.isfinite(value) and value > 0):
+            raise IncidentError(f"{name} is {value}; it must be a positive number")
 
 
 def _now() -> str:
