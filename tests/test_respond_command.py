@@ -147,6 +147,14 @@ def test_malformed_metrics_are_refused(tmp_path: Path) -> None:
         run_command(script(tmp_path, "open(sys.argv[2], 'w').write('{')"), SPEC, tmp_path / "w")
 
 
+@pytest.mark.parametrize("name", ["loss", "step"])
+def test_a_number_of_thousands_of_digits_is_refused_in_words(tmp_path: Path, name: str) -> None:
+    row = f"""'{{"step": 1, "loss": 2.0, "{name}": ' + '9' * 5000 + '}}\\n'"""
+
+    with pytest.raises(FormatError, match="row 1 is not JSON"):
+        run_command(script(tmp_path, f"open(sys.argv[2], 'w').write({row})"), SPEC, tmp_path / "w")
+
+
 def test_a_command_that_does_not_exist_is_said(tmp_path: Path) -> None:
     with pytest.raises(TrainerFailed, match="could not be started"):
         run_command("/nowhere/train {spec}", SPEC, tmp_path / "w")
