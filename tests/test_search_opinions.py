@@ -21,6 +21,7 @@ from shardward.quarantine.search.findings import Opinion
 from shardward.quarantine.search.opinions import GROUP, Panel, panel
 from shardward.quarantine.search.quality import quality_rules_broken
 from shardward.quarantine.search.similar import search
+from shardward.quarantine.search.token_repeats import token_findings
 from shardward.quarantine.search.triage import triage
 
 RNG = random.Random(8)
@@ -179,6 +180,17 @@ def test_token_corpora_are_searched_and_their_repeats_found(tmp_path: Path) -> N
     ]
     assert scan_documents(manifest, [22, 1]) == findings
     assert [s.doc for s in triage(manifest, [1, 2, 22], range(5, 15)) if s.verdict] == [22]
+
+
+@pytest.mark.parametrize(("period", "times"), [(1, 32.0), (13, 32.0), (14, None), (40, None)])
+def test_only_units_of_1_to_13_tokens_count_as_token_repeats(
+    period: int, times: float | None
+) -> None:
+    document = np.tile(np.arange(period), 32)
+    found = list(token_findings(document, np.array([0, document.size]), np.array([7])))
+
+    assert [finding.values["value"] for finding in found] == ([] if times is None else [times])
+    assert all(finding.version == 2 for finding in found)
 
 
 def test_shards_that_cannot_be_read_are_all_named(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from .kernels_bytes import (
     count_runs,
     lost_letters,
 )
-from .kernels_periods import byte_period, stutters, word_period
+from .kernels_periods import MAX_WORD_PERIOD, byte_period, stutters, word_period
 from .kernels_repetition import (
     covered_characters,
     duplicate_lines,
@@ -227,7 +227,7 @@ def fill_repetition(reading: Number, comparing: Number, tally: Int64s, row: Floa
         ends[i + 1] = ends[i] + word_lengths[i]
     broken = ngram_features(words, count, ends, characters, keys, table, slots, state, row[F_TOP2:])
     row[F_GOPHER] = rule if rule > 0 else broken
-    times, run = word_period(words, count)
+    times, run = word_period(words, count, MAX_WORD_PERIOD)
     row[F_PERIOD] = times
     row[F_PERIOD + 1] = run / count if count > 0 else 0.0
     row[F_QUESTION + 1] = stutters(words, count) / count if count > 0 else 0.0
@@ -248,7 +248,7 @@ def fill_unspaced(
     words, lengths, _, _, _ = reading
     ends, keys, table, _, state, _ = comparing
     count = read_characters(data, start, end, spaces, cells, words, lengths)
-    times, run = word_period(words, count)
+    times, run = word_period(words, count, MAX_WORD_PERIOD)
     if run > row[F_PERIOD + 1] * count:
         row[F_PERIOD] = times
         row[F_PERIOD + 1] = run / count

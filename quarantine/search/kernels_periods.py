@@ -15,11 +15,11 @@ MAX_WORD_PERIOD = 64
 
 
 @kernel
-def word_period(words: UInt64s, count: Number) -> tuple[Number, Number]:
-    """Return the most repeats (at least 3) of a unit of 1 to 64 words, and the words of the run."""
+def word_period(words: UInt64s, count: Number, most: Number) -> tuple[Number, Number]:
+    """Return the most repeats (at least 3) of a unit of 1 to `most` words, and the longest run."""
     times: Number = 0
     longest: Number = 0
-    for period in range(1, MAX_WORD_PERIOD + 1):
+    for period in range(1, most + 1):
         if count < 3 * period:
             break
         p = U64(period)

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .findings import Finding
-from .kernels_periods import word_period
+from .kernels_periods import MAX_PERIOD, word_period
 
 if TYPE_CHECKING:
     from ...loader.manifest import Manifest
 
 REPEATS = 32
-NAME, VERSION, FAMILY = "token-period", 1, "repetition"
+NAME, VERSION, FAMILY = "token-period", 2, "repetition"
 
 
 def periods_of(manifest: Manifest, docs: NDArray[np.int64]) -> list[Finding]:
@@ -37,7 +37,7 @@ def token_findings(
     tokens = values.astype(np.uint64)
     for place, doc in enumerate(docs.tolist()):
         document = tokens[int(offsets[place]) : int(offsets[place + 1])]
-        times, run = (int(value) for value in word_period(document, document.size))
+        times, run = (int(value) for value in word_period(document, document.size, MAX_PERIOD))
         if times >= REPEATS:
             share = run / document.size
             yield Finding(
@@ -47,7 +47,7 @@ def token_findings(
                 family=FAMILY,
                 score=times / (times + REPEATS),
                 verdict=True,
-                reason=f"a unit of 1 to 13 tokens comes {times} times in a row (line {REPEATS}); "
-                f"{share:.0%} of the tokens lie in such a run",
+                reason=f"a unit of 1 to {MAX_PERIOD} tokens comes {times} times in a row "
+                f"(line {REPEATS}); {share:.0%} of the tokens lie in such a run",
                 values={"value": float(times), "line": float(REPEATS), "share": share},
             )
