@@ -6,10 +6,12 @@ from pathlib import Path
 
 import click
 
+from ..loader.errors import IntegrityError
 from ..loader.journal_publish import mirror as mirror_run
 from ..loader.journal_publish import publish_run
 from ..loader.journal_store import ObjectStore
 from ..loader.run import Run
+from ..quarantine.ledger.restorable import silent_pieces
 from .output import acts, emit, json_option, mutation_options, run_option
 
 
@@ -72,3 +74,12 @@ def mirror(*, url: str, out: Path, as_json: bool) -> None:
     report = {"run_id": run.run_id, "fetched_bytes": gained, "journals": len(run.journals())}
     question = {"command": "mirror", "url": url, "out": str(out)}
     emit(as_json, {"question": question, "report": report}, lambda c: c.print(done))
+    # The last piece may only just have started; from an earlier one a checkpoint was taken.
+    last = {span.piece for span in run.lineage()[-1:]}
+    gone = [str(piece) for piece in silent_pieces(run, ()) if piece not in last]
+    if gone:
+        raise IntegrityError(
+            f"{url} has no journal of piece {', '.join(gone)}, which is in the history of the "
+            "head: it is gone there or was never published; publish it from the run's own directory, or "
+            "restore it from a copy of the store"
+        )

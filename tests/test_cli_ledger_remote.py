@@ -88,3 +88,19 @@ def test_another_run_is_not_published_over_a_run(tmp_path: Path, url: str) -> No
         assert result.exit_code == code, result.output
     assert shardward("ledger", "mirror", f"{url}-none", "--out", tmp_path / "x").exit_code == 1
     assert not (tmp_path / "x").exists()
+
+
+def test_a_piece_of_which_nothing_is_published_is_named(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    train(run, range(1, 4))
+    train(run, range(3, 6), cursor(2, 1))
+    url = tmp_path / "store"
+    answer("publish", url, "--run", run.path, "--yes")
+    (url / segment_key(run.journal_path(1, 0).stem, 1)).unlink()
+
+    result = shardward("ledger", "mirror", url, "--out", tmp_path / "copy")
+    assert result.exit_code == 5
+    assert "no journal of piece 1, which is in the history of the head" in result.output
+    answer("publish", url, "--run", run.path, "--yes")
+    answer("mirror", url, "--out", tmp_path / "copy")
+    assert answer("check", "--run", tmp_path / "copy")["ok"]
