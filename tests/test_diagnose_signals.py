@@ -190,3 +190,40 @@ def test_any_hostile_rows_are_read_or_refused_in_words(
     directory = tmp_path_factory.mktemp("any")
     with suppress(ShardwardError):
         read_log(written(directory, "step,loss\n" + text))
+
+
+@pytest.mark.parametrize(
+    ("header", "chosen"),
+    [
+        ("step,train/lm_loss,loss", {"loss": "train/lm_loss"}),
+        ("step,train/lm_loss,Loss", {"loss": "train/lm_loss"}),
+        ("step,train/loss,loss", {"loss": "train/loss"}),
+    ],
+)
+def test_the_column_that_was_chosen_counts_beside_one_of_the_usual_name(
+    tmp_path: Path, header: str, chosen: dict[str, str]
+) -> None:
+    log = read_log(written(tmp_path, f"{header}\n1,2.0,7\n2,2.1,8\n"), columns=chosen)
+
+    assert log.series["loss"].steps.tolist() == [1, 2]
+    assert log.series["loss"].values.tolist() == [2.0, 2.1]
+
+
+def test_a_chosen_step_counts_beside_the_usual_one_which_is_no_signal(tmp_path: Path) -> None:
+    log = written(tmp_path, "step,iteration,loss\n1,10,2.0\n2,20,2.1\n")
+    series = read_log(log, columns={"step": "iteration"}).series
+
+    assert list(series) == ["loss"]
+    assert series["loss"].steps.tolist() == [10, 20]
+
+
+def test_a_second_loss_that_turns_up_late_is_a_signal_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [json.dumps({"step": step, "train/loss": 2.0}) for step in range(1, 20)]
+    rows += [json.dumps({"step": step, "loss": 7.0}) for step in range(20, 40)]
+    monkeypatch.setattr("shardward.quarantine.diagnose.logfile.BLOCK", 256)
+    series = read_log(written(tmp_path, "\n".join(rows) + "\n", "log.jsonl")).series
+
+    assert series["loss"].steps.tolist() == list(range(1, 20))
+    assert set(series["loss (column)"].values.tolist()) == {7.0}

@@ -229,3 +229,31 @@ def test_a_log_ten_times_as_long_needs_no_more_memory(tmp_path: Path, form: str)
         peaks.append(int(result.stderr.split()[-1]) / 1024)
 
     assert peaks[1] - peaks[0] < 30
+
+
+@pytest.mark.parametrize("block", [256, 1 << 18])
+def test_a_loss_may_begin_after_the_first_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    loss = spiked(curve(1500), 1000, TAIL)
+    rows: list[dict[str, float]] = [{"step": 1, "gpu": 0.5} for _ in range(300)]
+    rows += [{"step": step, "loss": float(value)} for step, value in enumerate(loss, 1)]
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows[300:]), encoding="utf-8")
+    alone = judged(path)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    monkeypatch.setattr(logfile, "BLOCK", block)
+
+    assert len(alone.events) == 1
+    assert judged(path).events == alone.events
+
+
+def test_a_log_without_a_loss_in_any_block_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step": 1, "gpu": 0.5}\n' * 100, encoding="utf-8")
+    monkeypatch.setattr(logfile, "BLOCK", 256)
+
+    with pytest.raises(FormatError, match="no column for loss; it has 'step', 'gpu'"):
+        judged(path)

@@ -64,6 +64,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 
 BOOKKEEPING = frozenset(
     {
+        *ALIASES["step"],
         *("piece", "branch", "rank", "replica", "pid", "micro", "epoch", "train/epoch"),
         *("time", "timestamp", "wall_time", "_timestamp", "_runtime", "runtime", "elapsed"),
         *("tokens", "num_tokens", "consumed_tokens", "tokens_seen", "total_flos"),
@@ -82,7 +83,7 @@ def canonical_names(columns: Iterable[str], chosen: Mapping[str, str]) -> dict[s
     """Return {column: name} for every column; `chosen` maps a name to the column meant for it.
 
     The first usual name wins where a log has two of them; a column that is not known keeps its
-    own name.
+    own name, unless another column bears that.
     """
     columns = list(columns)
     names = {column: name for name, column in chosen.items()}
@@ -102,4 +103,10 @@ def canonical_names(columns: Iterable[str], chosen: Mapping[str, str]) -> dict[s
         if found is not None:
             names[found] = name
             taken.add(name)
-    return {column: names.get(column, column) for column in columns}
+    own = {column: renamed(column) if column in taken else column for column in columns}
+    return {column: names.get(column, own[column]) for column in columns}
+
+
+def renamed(column: str) -> str:
+    """Return the name of a column that is not known, where another column bears its own."""
+    return f"{column} (column)"

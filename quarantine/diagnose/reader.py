@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...loader.errors import FormatError
 from .cells import Column, Steps, numbers_of, quoted
-from .columns import canonical_names, is_bookkeeping
+from .columns import canonical_names, is_bookkeeping, renamed
 from .logfile import LogFile
 from .rows import Block, CsvRows, JsonRows, Objects, Rows
 from .tensorboard import is_event_file, read_scalars
@@ -34,9 +34,10 @@ class Chunk:
 class LogReader:
     """Reads the chunks of one log, as often as they are asked for.
 
-    Step and loss are found among the columns of the first block. A column that holds something
-    other than numbers is left out altogether: those who read once have to drop what they have of
-    `left_out`, those who read again never see it.
+    Step and loss are found among the columns up to the first block that has both; what stands
+    before it is passed over. A column that holds something other than numbers is left out
+    altogether: those who read once have to drop what they have of `left_out`, those who read again
+    never see it.
 
     Args:
         log: The open log: CSV, JSON lines, trainer_state.json or a TensorBoard event file.
@@ -52,6 +53,8 @@ class LogReader:
         self._rows: Rows = _rows(log)
         self._columns: dict[str, str] = {}
         self._left_out: dict[str, str] = {}
+        self._seen: dict[str, None] = {}
+        self._first: int | None = None
         self._passed = 0
 
     @property
@@ -83,13 +86,20 @@ class LogReader:
     def chunks(self) -> Iterator[Chunk]:
         """Yield all rows of the log."""
         empty = True
-        for block in self._rows.blocks(partial(self._column, "step"), self._left_out):
+        blocks = self._rows.blocks(partial(self._column, "step"), self._left_out)
+        for place, block in enumerate(blocks):
             self._take_columns(list(block.columns), len(block.numbers))
             if len(block.numbers):
                 empty = False
-                yield self._chunk(block)
+                if self._columns and self._first is None:
+                    self._first = place
+                # Who reads again, and knows the columns, is given the same blocks.
+                if self._first is not None and place >= self._first:
+                    yield self._chunk(block)
         if empty:
             raise FormatError(f"{self.path} holds no rows; a log has a header and at least one row")
+        if not self._columns:
+            self._refuse_columns(list(self._seen))
 
     def refuse_without_loss(self, losses: int) -> None:
         """Refuse a log that has no losses."""
@@ -106,21 +116,32 @@ class LogReader:
         if self._columns and fresh:
             known = {name: column for column, name in self._columns.items()}
             self._columns = canonical_names([*self._columns, *fresh], known)
-        if self._columns:
+        if self._columns or not rows:
             return
+        # Rows before the first loss may be of another kind; nothing of them can be judged.
+        self._seen |= dict.fromkeys(columns)
+        if self._missing(self._seen) is None:
+            self._refuse_columns(list(self._seen))
+            self._columns = canonical_names(self._seen, self._chosen)
+
+    def _missing(self, columns: Iterable[str]) -> str | None:
+        """Return which of step and loss is not among `columns`, None where both are."""
+        known = set(canonical_names(columns, self._chosen).values())
+        return next((name for name in ("step", "loss") if name not in known), None)
+
+    def _refuse_columns(self, columns: list[str]) -> None:
+        """Refuse a log whose `columns` lack one that was chosen, a step or a loss."""
         for name, column in self._chosen.items():
-            if rows and column not in columns:
+            if column not in columns:
                 raise FormatError(
                     f"{self.path} has no column {column!r} for {name}; it has {_listed(columns)}"
                 )
-        names = canonical_names(columns, self._chosen)
-        for name in ("step", "loss"):
-            if rows and name not in names.values():
-                raise FormatError(
-                    f"{self.path} has no column for {name}; it has {_listed(columns)}; "
-                    f"name it with --{name} COLUMN"
-                )
-        self._columns = names if rows else {}
+        missing = self._missing(columns)
+        if missing is not None:
+            raise FormatError(
+                f"{self.path} has no column for {missing}; it has {_listed(columns)}; "
+                f"name it with --{missing} COLUMN"
+            )
 
     def _chunk(self, block: Block) -> Chunk:
         step_column = self._column("step")
@@ -132,7 +153,7 @@ class LogReader:
             if column == step_column or column in self._left_out:
                 continue
             name = self._columns[column]
-            if name == column and is_bookkeeping(column):
+            if name in (column, renamed(column)) and is_bookkeeping(column):
                 continue
             numbers, fault = numbers_of(written)
             if fault is not None and name == "loss":
