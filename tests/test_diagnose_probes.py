@@ -232,3 +232,12 @@ def test_ranks_measure_alike_under_ddp_and_fsdp_and_a_flipped_bit_is_found(tmp_p
 )
 def test_the_majority_of_ranks_is_right(checksums: list[int], odd: list[int]) -> None:
     assert odd_ones(checksums) == odd
+
+
+def test_an_exception_in_a_step_ends_the_sampling(model: Model, probes: Probes) -> None:
+    with pytest.raises(RuntimeError, match="out of memory"), probes.step(2):
+        raise RuntimeError("out of memory")
+
+    assert not probes.sampling
+    trained(model, probes, 3)
+    assert probes.values() == {}

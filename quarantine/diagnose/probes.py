@@ -72,9 +72,11 @@ class Probes:
         with ExitStack() as stack:
             stack.enter_context(self._intercepted)
             before = self._weights()
-            yield
-            self._updates(before)
-        self._sampling = False
+            try:
+                yield
+                self._updates(before)
+            finally:
+                self._sampling = False
         if not any(name.startswith("attention_logit") for name in self._found):
             self.unavailable["attention_logit"] = (
                 "no attention call passed through Python; use probes.attention(name, q, k, ...)"
