@@ -80,6 +80,6 @@ def mirror(*, url: str, out: Path, as_json: bool) -> None:
     if gone:
         raise IntegrityError(
             f"{url} has no journal of piece {', '.join(gone)}, which is in the history of the "
-            "head: it is gone there or was never published; publish it from the run's own directory, or "
-            "restore it from a copy of the store"
+            "head: it is gone there or was never published; publish it from the run's own "
+            "directory, or restore it from a copy of the store"
         )
