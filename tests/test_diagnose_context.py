@@ -254,3 +254,25 @@ def test_a_layer_that_moves_before_the_loss_leads_in_the_evidence_of_the_page() 
     assert Evidence(event=event).lead == Lead(
         layer="blocks.7", signal="update_ratio", steps_ahead=5
     )
+
+
+def test_a_jump_that_is_confirmed_after_a_step_back_begins_no_later_than_it_is_seen() -> None:
+    loss = curve(1001)
+    monitor = Monitor()
+    for step in range(1, 1001):
+        batch = None if step % 10 else 64.0 if step == 1000 else 32.0
+        monitor.update(step, loss=float(loss[step]), batch_size=batch)
+    for step in range(905, 960):
+        monitor.update(step, loss=float(loss[step]), batch_size=None if step % 10 else 64.0)
+    changes = [event for event in monitor.events if event.note.startswith("batch_size")]
+
+    assert [(event.onset, event.detected) for event in changes] == [(910, 910)]
+
+
+@pytest.mark.parametrize("name", ["lr", "batch_size", "seq_len", "accumulation"])
+def test_a_watched_signal_that_is_no_number_has_not_jumped(name: str) -> None:
+    monitor = Monitor()
+    for step, value in enumerate(curve(1200).tolist(), start=1):
+        monitor.update(step, loss=value, **{name: 32.0 if step % 10 == 0 else math.nan})
+
+    assert monitor.events == []

@@ -263,3 +263,25 @@ def test_any_rewinds_at_all_give_events_that_hold_together(seed: int, spans: lis
         assert event.onset <= event.detected
         assert event.end is None or event.end >= event.onset
     assert [event.number for event in one.events] == sorted({e.number for e in one.events})
+
+
+def test_a_frozen_loss_that_a_rewind_repeats_begins_after_the_rewind() -> None:
+    loss = curve(1000)
+    monitor = Monitor()
+    for step in range(1, 1000):
+        monitor.update(step, loss=float(loss[step]))
+    for step in [*range(1000, 1030), *range(900, 1000)]:
+        monitor.update(step, loss=0.5)
+    (event,) = [each for each in monitor.pages if each.onset < 1000]
+
+    assert (event.kind, event.onset) == ("divergence", 900)
+    assert event.detected < 1000
+
+
+def test_a_loss_scale_that_is_no_number_now_and_then_hides_no_collapse() -> None:
+    monitor, scale = Monitor(), 65536.0
+    for step, value in enumerate(curve(1000).tolist(), start=1):
+        scale = max(scale / 2, 1.0) if step > 600 and step % 4 == 0 else scale
+        monitor.update(step, loss=value, loss_scale=scale if step % 2 == 0 else math.nan)
+
+    assert [event.page for event in monitor.events if "loss scale" in event.note] == [True]

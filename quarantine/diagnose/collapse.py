@@ -92,6 +92,8 @@ class CollapseRule:
     def interrupt(self) -> None:
         """Say that the next loss does not follow the last one."""
         self.number, self._low = None, 0
+        # Equal losses that were cut off have not shown that they would have ended.
+        self._last, self._same = None, 0
 
     def state_dict(self) -> dict[str, Any]:
         """Return the rule's state as JSON."""

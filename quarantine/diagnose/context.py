@@ -6,6 +6,7 @@ change that was announced is not paged for while it settles: it is judged from w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -63,7 +64,7 @@ class Context:
         found = None
         for name in WATCHED:
             value = values.get(name)
-            if value is None:
+            if value is None or not math.isfinite(value):
                 continue
             jump = self._jumps.pop(name, None)
             before = self._last.get(name)

@@ -92,7 +92,7 @@ class Monitor:
         values = {name: value for name, value in given.items() if value is not None}
         announced, self._context.announced = self._context.announced, None
         noted, self._early = self._early, []
-        for observation in self._inbox.take(step, values, announced):
+        for observation in self._inbox.take(int(step), values, announced):
             noted += self._observe(observation)
         return noted
 
@@ -121,7 +121,8 @@ class Monitor:
     def _step(self, step: int, extras: Mapping[str, float], announced: str | None) -> list[Event]:
         """Notice what the step brings besides its loss."""
         jump = self._context.changed(step, extras) if extras else None
-        what, since = (str(jump), jump.step) if jump else ("", step)
+        # The log may have stepped back since the jump was first seen.
+        what, since = (str(jump), min(jump.step, step)) if jump else ("", step)
         if step <= self.config.warmup_steps:
             what = ""
         events: list[Event] = []

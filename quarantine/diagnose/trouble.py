@@ -29,6 +29,8 @@ class Trouble:
     def scale(self, step: int, values: Mapping[str, float]) -> list[Event]:
         """Judge the loss scale, if it was logged."""
         scale = values.get("loss_scale")
+        if scale is not None and not math.isfinite(scale):
+            return []
         collapsed = scale is not None and self._scale.update(scale)
         if scale is not None and self._scale.fell:
             self._norm.search()
