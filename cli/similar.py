@@ -84,8 +84,10 @@ def similar(
     query = build_query(loaded, wanted, threshold=threshold, kinds=kinds or KINDS)
     say(_chances(query))
     with progress("searching", loaded.documents_count) as advance:
-        hits = run_query(loaded, query, workers=workers, advance=advance, work=work, tell=say)
-    hits, free = _acquit(run, incident, loaded, hits)
+        found = run_query(loaded, query, workers=workers, advance=advance, work=work)
+    for cut in found.cut:
+        say(str(cut))
+    hits, free = _acquit(run, incident, loaded, found.hits)
     bins = recall_bins(hits, least=query.least, banded=query.banded)
     ranked = sorted(hits, key=lambda hit: (-hit.score, hit.doc))
     shown = _passages(loaded, ranked[:limit]) if passages else {}
@@ -96,6 +98,7 @@ def similar(
             hit.to_json() | ({"passages": shown[hit.doc]} if hit.doc in shown else {})
             for hit in hits
         ],
+        "cut": [{"shard": cut.shard, "candidates": cut.candidates} for cut in found.cut],
         "acquitted": [each.to_json() for each in free],
         "recall": [
             {"low": b.low, "high": b.high, "hits": b.hits, "recall": b.recall} for b in bins
@@ -127,7 +130,7 @@ def _acquit(
     opened, incident = find(run, incident_id)
     branch = branch_of_spike(incident, opened)
     with Ledger.open(opened) as ledger:
-        return acquit_relatives(incident, ledger, manifest, hits, branch=branch)
+        return acquit_relatives(incident, ledger, manifest, hits, branch=branch, tell=say)
 
 
 def _chances(query: Query) -> str:

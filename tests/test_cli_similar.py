@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from jsonschema import Draft202012Validator
 
 from shardward.cli.similar import similar
 from shardward.loader.errors import UsageError
+from shardward.quarantine.search import similar as searching
+from shardward.quarantine.search.band_scan import agreeing_rows
 from shardward.schemas import load_schema
 
 RNG = random.Random(6)
@@ -35,7 +38,22 @@ def test_the_json_validates_and_names_every_relative(manifest: Path) -> None:
     payload = json.loads(run("--manifest", manifest, "--docs", "20", "--json"))
     Draft202012Validator(load_schema("similar.v1")).validate(payload)
 
+    assert payload["cut"] == []
     assert [(hit["doc"], hit["kind"]) for hit in payload["hits"]] == [(21, "near"), (22, "exact")]
+
+
+def test_what_was_cut_is_told_and_in_the_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = corpus(tmp_path, [TOXIC, *(edited(RNG, TOXIC, 0.02) for _ in range(4))], shards=1).path
+    monkeypatch.setattr(searching, "agreeing_rows", partial(agreeing_rows, most=1))
+    result = CliRunner().invoke(similar, ["--manifest", str(path), "--docs", "0", "--json"])
+    payload = json.loads(result.stdout)
+    Draft202012Validator(load_schema("similar.v1")).validate(payload)
+
+    (cut,) = payload["cut"]
+    assert cut["candidates"] == 3
+    assert f"{cut['shard']}: 3 candidates for near copies" in result.stderr
 
 
 def test_the_table_says_why(manifest: Path) -> None:

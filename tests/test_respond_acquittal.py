@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,14 @@ from shardward.quarantine.ledger import Ledger
 from shardward.quarantine.respond.acquittal import (
     COPIES,
     Acquittal,
+    acquit_hits,
     acquit_suspects,
     harmed_steps,
 )
 from shardward.quarantine.respond.incident import IncidentStore
 from shardward.quarantine.respond.suspects import acquit_relatives, families_of
+from shardward.quarantine.search import similar
+from shardward.quarantine.search.band_scan import agreeing_rows
 from shardward.quarantine.search.findings import Finding, Suspect
 from shardward.quarantine.search.hits import Hit
 from shardward.quarantine.search.incident_window import IncidentWindow
@@ -221,6 +225,23 @@ def test_relatives_acquit_no_junk_and_keep_what_is_like_junk(
     assert copy in {each.doc for each in free}
     assert junk not in {each.doc for each in free}
     assert left == [like_junk]
+
+
+def test_copies_of_the_acquitted_that_were_not_looked_at_are_told(
+    crowded: tuple[Desk, list[int], list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, licences, _ = crowded
+    hits = search_hits(desk, licences[0])
+    monkeypatch.setattr(similar, "agreeing_rows", partial(agreeing_rows, most=1))
+    told: list[str] = []
+
+    with Ledger.open(desk.run) as ledger:
+        free = acquit_hits(hits, ledger, desk.manifest, before=60, branch=None, tell=told.append)
+
+    assert licences[0] in {each.doc for each in free}
+    (line,) = told
+    assert "candidates for near copies beyond" in line
+    assert desk.manifest.shards[0].uri in line
 
 
 def search_hits(desk: Desk, doc: int) -> list[Hit]:

@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from helpers_search import corpus, die, edited, prose, slow_double
 
 from shardward.loader.errors import CorpusError, NotFound, UsageError
 from shardward.loader.manifest import Manifest
+from shardward.quarantine.search import similar
+from shardward.quarantine.search.band_scan import agreeing_rows
 from shardward.quarantine.search.engine import executor
 from shardward.quarantine.search.hits import Hit
 from shardward.quarantine.search.shingles import jaccard
@@ -98,6 +101,24 @@ def test_many_query_documents_go_through_the_bands_to_the_same_close_copies(
     hits = search(manifest, [*range(200), 300], kinds=("near",), threshold=0.75)
 
     assert docs(hits, "near") == docs(alone, "near") >= {360, 361}
+
+
+def test_candidates_that_are_cut_are_told_or_warned_of(
+    manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = partial(agreeing_rows, most=2)
+    monkeypatch.setattr(similar, "agreeing_rows", few)
+    told: list[str] = []
+
+    hits = search(manifest, [300], kinds=("near",), tell=told.append)
+
+    assert len(hits) <= 6
+    assert [line.split(" beyond")[0] for line in told] == [
+        f"{manifest.shards[2].uri}: 19 candidates for near copies"
+    ]
+    with pytest.warns(RuntimeWarning, match="19 candidates .* were not verified") as seen:
+        search(manifest, [300], kinds=("near",))
+    assert seen[0].filename == __file__
 
 
 def test_progress_counts_every_document(manifest: Manifest, texts: list[str]) -> None:

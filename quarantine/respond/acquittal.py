@@ -8,7 +8,7 @@ them, and evidence that a copy of something new does not have. Junk has no such 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from ..search.findings import DECISIVE, Suspect
 from ..search.hits import Hit
 from ..search.near import pairs_between
 from ..search.query import NEAR
-from ..search.similar import search
+from ..search.similar import search, warn_of
 from ..search.texts import documents_chunk
 from .incident import IncidentStore
 
@@ -98,17 +98,19 @@ def acquit_hits(
     before: int,
     branch: int | None,
     harmed: frozenset[int] = frozenset(),
+    tell: Callable[[str], object] = warn_of,
 ) -> list[Acquittal]:
     """Return the culprits with copies among `hits` that fed steps before `before`, and their like.
 
-    The whole corpus is searched for relatives of the culprits that are free.
+    The whole corpus is searched for relatives of the culprits that are free; `tell` hears where
+    there are more candidates than are verified.
     """
     copies = [hit for hit in hits if hit.kind in COPY_KINDS]
     eaten = eaten_before(ledger, [hit.doc for hit in copies], before, branch, harmed=harmed)
     innocent = harmless(copies, eaten)
     if not innocent:
         return []
-    return _acquittals(innocent, search(manifest, sorted(innocent), kinds=COPY_KINDS))
+    return _acquittals(innocent, search(manifest, sorted(innocent), kinds=COPY_KINDS, tell=tell))
 
 
 def eaten_before(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...loader.errors import IncidentError
 from ..search.incident_window import IncidentWindow, document_losses
+from ..search.similar import warn_of
 from ..search.triage import triage
 from .acquittal import (
     COPIES,
@@ -98,11 +99,12 @@ def acquit_relatives(
     hits: Sequence[Hit],
     *,
     branch: int | None,
+    tell: Callable[[str], object] = warn_of,
 ) -> tuple[list[Hit], list[Acquittal]]:
     """Return `hits` without those that lead to copies which were not to blame, and the acquittals.
 
     Where copies of a suspected copy fed healthy steps before the window, it is free, and so is
-    what is like it.
+    what is like it. `tell` hears where more documents may be like it than could be verified.
     """
     stored = (incident.attached("suspects") or {}).get("suspects", [])
     copies = {each["doc"] for each in stored if each["family"] == COPIES}
@@ -114,6 +116,7 @@ def acquit_relatives(
         before=incident.require("identify").summary["first"],
         branch=branch,
         harmed=harmed_steps(incident.run_path),
+        tell=tell,
     )
     free = [each for each in found if each.doc not in junk]
     names = {each.doc for each in free}

@@ -9,6 +9,7 @@ not followed. Shards with a sidecar are read from it; of the others the text is 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,33 @@ class ShardHits:
     failure: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """Candidates for near copies of one shard that were too many to be verified."""
+
+    shard: str
+    candidates: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.shard}: {self.candidates} candidates for near copies beyond {MOST_CANDIDATES} "
+            "were not verified; ask for a higher threshold or fewer documents"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relatives:
+    """What a search found, and what it left unverified, in the order of documents and shards."""
+
+    hits: list[Hit]
+    cut: list[Cut]
+
+
+def warn_of(line: str) -> None:
+    """Tell the caller of `search` of `line` as a warning, so that nothing is cut in silence."""
+    warnings.warn(line, RuntimeWarning, stacklevel=3)
+
+
 def search(
     manifest: Manifest,
     query_docs: Sequence[int] | NDArray[np.int64],
@@ -58,6 +86,7 @@ def search(
     kinds: Sequence[str] = KINDS,
     advance: Callable[[int], object] | None = None,
     work: Path | None = None,
+    tell: Callable[[str], object] = warn_of,
 ) -> list[Hit]:
     """Return the relatives of `query_docs`, in document order, without the query itself.
 
@@ -69,6 +98,8 @@ def search(
         kinds: which of near, exact and junk.
         advance: hears of each n documents scanned.
         work: directory for what is done, so that a stopped search goes on.
+        tell: hears of each shard that has more candidates than are verified; else a RuntimeWarning
+            says it.
 
     Raises:
         UsageError: an unknown kind, a threshold outside (0, 1], or no query documents.
@@ -76,7 +107,10 @@ def search(
         CorpusError: shards could not be read, all of them named; the others were searched.
     """
     query = build_query(manifest, query_docs, threshold=threshold, kinds=kinds)
-    return run_query(manifest, query, workers=workers, advance=advance, work=work)
+    found = run_query(manifest, query, workers=workers, advance=advance, work=work)
+    for cut in found.cut:
+        tell(str(cut))
+    return found.hits
 
 
 def run_query(
@@ -86,17 +120,13 @@ def run_query(
     workers: int = 0,
     advance: Callable[[int], object] | None = None,
     work: Path | None = None,
-    tell: Callable[[str], object] | None = None,
-) -> list[Hit]:
-    """Return the hits of a built query; see `search`.
-
-    `tell` hears of each shard that has more candidates than are verified.
-    """
+) -> Relatives:
+    """Return the hits of a built query and the candidates that were cut; see `search`."""
     markers = Markers(work, query.digest)
     done = {shard: markers.load(shard) for shard in range(len(manifest.shards))}
     open_shards = [shard for shard, hits in done.items() if hits is None]
     hits = [hit for found in done.values() if found is not None for hit in found]
-    failures = []
+    failures, cut = [], {}
     for result in executor(workers).map_unordered(scan_shard, open_shards, (manifest, query)):
         if result.failure:
             failures.append(result.failure)
@@ -104,12 +134,8 @@ def run_query(
             hits.extend(result.hits)
             if not result.cut:
                 markers.save(result.shard, result.hits)
-            elif tell is not None:
-                tell(
-                    f"{manifest.shards[result.shard].uri}: {result.cut} candidates for near "
-                    f"copies beyond {MOST_CANDIDATES} were not verified; ask for a higher "
-                    "threshold or fewer documents"
-                )
+            else:
+                cut[result.shard] = result.cut
         if advance is not None:
             advance(result.documents)
     if failures:
@@ -117,7 +143,10 @@ def run_query(
             f"{len(failures)} of {len(manifest.shards)} shards could not be searched: "
             + "; ".join(sorted(failures))
         )
-    return sorted(hits, key=lambda hit: (hit.doc, hit.kind, hit.query_doc))
+    return Relatives(
+        hits=sorted(hits, key=lambda hit: (hit.doc, hit.kind, hit.query_doc)),
+        cut=[Cut(shard=manifest.shards[n].uri, candidates=cut[n]) for n in sorted(cut)],
+    )
 
 
 def scan_shard(shard: int, broadcast: tuple[Manifest, Query]) -> ShardHits:
