@@ -16,7 +16,7 @@ from .arrays import Int64Array
 from .blocks import BlockData, logical_digest, token_dtype
 from .errors import CorpusError, CorruptBlock, UnreachableShard
 from .sources import ShardReader, open_shard
-from .sources.columns import string_array, text_block, token_block
+from .sources.columns import check_token_range, string_array, text_block, token_block
 from .sources.opening import join
 from .tokenizers import Tokenizer, tokenizer_of
 from .tombstones import spread_rows, spread_text, spread_tokens
@@ -168,6 +168,8 @@ class BlockReader:
                 data = text_block(column, place, first)
             else:
                 found = token_block(column, place, first)
+                # Narrowing would turn an id beyond the vocabulary into another that is within.
+                check_token_range(found, header.tokenizer.vocabulary, place, first)
                 values = found.values.astype(token_dtype(header.tokenizer.vocabulary), copy=False)
                 data = BlockData(values=values, offsets=found.offsets)
         except CorpusError as error:

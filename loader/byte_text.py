@@ -42,7 +42,10 @@ class ByteTable:
         return cls([library.id_to_token(number) for number in range(vocabulary)])
 
     def decode(self, tokens: BlockData) -> BlockData:
-        """Return the UTF-8 text of `tokens` (uint8 values), as `utf8_only` leaves it."""
+        """Return the UTF-8 text of `tokens` (uint8 values), as `utf8_only` leaves it.
+
+        Every id has a place in the table; `check_token_range` sees to it.
+        """
         taken = self._runs.take(pa.array(tokens.values))
         _, offsets, data = taken.buffers()
         ends = np.frombuffer(offsets, np.int64)[: len(taken) + 1]

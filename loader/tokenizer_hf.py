@@ -23,6 +23,7 @@ from .blocks import BlockData, joined, token_dtype
 from .byte_text import ByteTable
 from .errors import CorpusError, MissingExtra, UsageError
 from .formats import canonical_json, sha256_hex
+from .sources.columns import check_token_range
 from .tokenizer_identity import TokenizerIdentity
 
 MOST_WORKERS = 4
@@ -106,7 +107,11 @@ class HfTokenizer:
 
         Separator and pad, which stand beside the vocabulary, are no text. Searches decode, training
         does not, so this runs in the calling process; a search over many shards has workers.
+
+        Raises:
+            CorpusError: an id is beyond the vocabulary.
         """
+        check_token_range(tokens, self._identity.vocabulary, "document in", 0)
         table = _byte_table(self._definition, self._identity.vocabulary)
         if table is not None:
             return table.decode(tokens)

@@ -7,6 +7,8 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from helpers_loader import write_parquet
 from helpers_tokens import SPECIAL, byte_level_bpe, encoded, token_corpus
@@ -14,8 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardward.loader import Manifest, ShardLoader, build_manifest
+from shardward.loader.block_reader import BlockReader
 from shardward.loader.blocks import BlockData
-from shardward.loader.errors import CorpusError, IntegrityError, MissingExtra, UsageError
+from shardward.loader.errors import (
+    CorpusError,
+    CorruptBlock,
+    IntegrityError,
+    MissingExtra,
+    UsageError,
+)
 from shardward.loader.rebuilt import rebuilt_manifest
 from shardward.loader.sources.columns import string_array
 from shardward.loader.tokenizer_hf import HfTokenizer
@@ -111,6 +120,34 @@ def test_ids_outside_the_vocabulary_are_named_with_shard_and_row(tmp_path: Path,
     with pytest.raises(CorpusError, match=rf"part-001\.parquet row 1 holds token {size}, outside"):
         token_corpus(tmp_path, [[1], [size - 1], [3], [4, size]], spec)
     assert not (tmp_path / "manifest").exists()
+
+
+@pytest.mark.parametrize("token", [282, 65536 + 97, -1])
+def test_a_changed_shard_with_ids_outside_the_vocabulary_is_named(
+    tmp_path: Path, token: int
+) -> None:
+    spec = f"hf:{byte_level_bpe(tmp_path / 'made.json', TEXTS)}"
+    manifest = token_corpus(tmp_path, [[1], [2], [3], [4, 97]], spec)
+    path = tmp_path / "data" / "part-001.parquet"
+    # 65633 is 97 in 16 bits: narrowed first, the block would have the digest that was indexed.
+    pq.write_table(pa.table({"ids": pa.array([[3], [4, token]], pa.list_(pa.int32()))}), path)
+
+    said = rf"part-001\.parquet row 1 holds token {token}, outside the vocabulary of 282"
+    for read in (manifest.block_text, manifest.open_block, BlockReader(manifest).as_found):
+        with pytest.raises(CorruptBlock, match=said):
+            read(1)
+
+
+@pytest.mark.parametrize("is_byte_level", [True, False])
+def test_a_tokenizer_refuses_to_decode_ids_outside_its_vocabulary(
+    tmp_path: Path, *, is_byte_level: bool
+) -> None:
+    definition = json.loads(byte_level_bpe(tmp_path / "made.json", TEXTS).read_text())
+    definition["decoder"] = definition["decoder"] if is_byte_level else {"type": "Fuse"}
+    tokenizer = HfTokenizer(json.dumps(definition).encode())
+
+    with pytest.raises(CorpusError, match="row 1 holds token 300, outside the vocabulary of 282"):
+        tokenizer.decode(tokens_of([[1], [2, 300]]))
 
 
 def test_ids_without_a_named_tokenizer_are_refused(tmp_path: Path) -> None:

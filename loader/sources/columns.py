@@ -87,7 +87,7 @@ def check_token_range(block: BlockData, vocabulary: int, place: str, first: int)
     row = int(np.searchsorted(block.offsets, at, side="right")) - 1
     raise CorpusError(
         f"{place} row {first + row} holds token {int(values[at])}, outside the vocabulary of "
-        f"{vocabulary}; declare the vocabulary these tokens were made with"
+        f"{vocabulary}; restore the tokens, or declare the vocabulary they were made with"
     )
 
 
