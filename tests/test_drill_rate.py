@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_drill import SMALL, killed_at_each_phase, own_corpus
+from helpers_drill import SMALL, Quiet, killed_at_each_phase, own_corpus
 from jsonschema import Draft202012Validator
 
 from shardward.loader.run import Run
-from shardward.quarantine.drill.play import PHASES
+from shardward.quarantine.drill.play import PHASES, play
 from shardward.quarantine.drill.score import blamed_rightly
 from shardward.quarantine.respond.decisions import DecisionLog
 from shardward.schemas import load_schema
@@ -41,6 +41,17 @@ def result(home: Path, pattern: str) -> dict[str, Any]:
 def test_it_passes_and_fits_the_schema(result: dict[str, Any]) -> None:
     Draft202012Validator(load_schema("drill.v1")).validate(result)
     assert result["passed"]
+
+
+def test_a_finished_drill_only_says_so_and_shows_its_result(
+    result: dict[str, Any], home: Path, pattern: str
+) -> None:
+    heard = Quiet()
+    again = play(heard, out=home, corpus=pattern, cause="learning-rate", scale=SMALL)
+
+    count = len(PHASES["learning-rate"])
+    assert heard.lines == [f"finished: all {count} phases were done; this is its result"]
+    assert (heard.phases, again["digests"]) == ([], result["digests"])
 
 
 def test_the_rate_is_blamed_above_the_data(result: dict[str, Any]) -> None:
