@@ -38,7 +38,7 @@ class ClimbRule:
         self._last: deque[float] = deque(maxlen=32)
         self._level: float | None = None
         self._best = float("inf")
-        self._best_step = 0
+        self._near_step = 0
         self._seen = 0
         self._above = 0
         self._above_since: int | None = None
@@ -67,12 +67,12 @@ class ClimbRule:
             return None
         self._level = level = _median(self._last)
         noise = 1.4826 * _median([abs(value - level) for value in self._last])
-        if level < self._best:
-            self._best, self._best_step = level, step
+        self._best = min(self._best, level)
         wandering = NOISE_MARGIN + WANDERS * correlation**4
         margin = max(self.config.divergence_rise * abs(self._best), wandering * noise)
         if level < self._best + REARM * margin:
-            self._armed = True
+            # On a flat curve the best is any of many steps: the climb begins where it is left.
+            self._armed, self._near_step = True, step
         if level <= self._best + margin:
             self._above, self._above_since = 0, None
             return None
@@ -88,14 +88,14 @@ class ClimbRule:
         if not (self._armed and long_enough):
             return None
         self._armed = False
-        return Climb(since=self._best_step, best=self._best, level=level, noise=noise)
+        return Climb(since=self._near_step, best=self._best, level=level, noise=noise)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the rule's state as JSON."""
         return {
             "last": list(self._last),
             "best": None if self._best == float("inf") else self._best,
-            "best_step": self._best_step,
+            "near_step": self._near_step,
             "seen": self._seen,
             "above": self._above,
             "above_since": self._above_since,
@@ -107,7 +107,7 @@ class ClimbRule:
         """Take `state_dict` back."""
         self._last = deque(state["last"], maxlen=32)
         self._best = float("inf") if state["best"] is None else state["best"]
-        self._best_step, self._above = state["best_step"], state["above"]
+        self._near_step, self._above = state["near_step"], state["above"]
         self._seen = state["seen"]
         self._above_since, self._armed = state["above_since"], state["armed"]
         self._level = state["level"]

@@ -24,7 +24,7 @@ from .spikes import HISTORY, SpikeRule
 from .trouble import Trouble
 from .values import Inbox, Observation, Value
 
-STATE_VERSION = 3
+STATE_VERSION = 4
 # A divergence has ended when this share of its height is left.
 REMAINS = 0.1
 MOVED_SD = 2.5
