@@ -15,6 +15,7 @@ from shardward.loader.errors import FormatError
 from shardward.quarantine.diagnose.config import MonitorConfig
 from shardward.quarantine.diagnose.monitor import Monitor
 from shardward.quarantine.diagnose.replay import detect
+from shardward.quarantine.diagnose.tail import Tail
 
 TAIL = (1.0, 0.8, 0.6, 0.4, 0.3, 0.2, 0.1)
 
@@ -243,3 +244,38 @@ def test_any_numbers_at_all_give_events_that_hold_together(values: list[float]) 
         assert event.onset <= event.detected
         assert event.end is None or event.end >= event.onset
         json.dumps(event.to_json(), allow_nan=False)
+
+
+def test_a_state_may_be_saved_between_two_renewals_of_the_tail() -> None:
+    news = np.random.default_rng(5)
+    whole, saved = Tail(), Tail()
+    for z in news.normal(0, 0.8, 200).tolist():
+        whole.add(z)
+        saved.add(z)
+        again = Tail()
+        again.load_state_dict(json.loads(json.dumps(saved.state_dict())))
+        saved = again
+        assert [saved.surprise(each) for each in (0.7, 2.2, 5.0)] == [
+            whole.surprise(each) for each in (0.7, 2.2, 5.0)
+        ]
+
+
+def test_steps_may_be_numpy_integers() -> None:
+    monitor = Monitor()
+    for step, value in zip(np.arange(1, 700), spiked(curve(699), 600, TAIL).tolist(), strict=True):
+        monitor.update(step, loss=value)  # type: ignore[arg-type]
+
+    assert pages(monitor.events)
+    assert json.loads(json.dumps(monitor.state_dict()))["last_step"] == 699
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_slow_divergence_begins_where_a_flat_curve_is_left(seed: int) -> None:
+    noise = np.random.default_rng(seed).normal(0, 0.02, 6000)
+    monitor = Monitor()
+    for step, value in enumerate((3 + noise + 0.06 * (np.arange(6000) >= 3000)).tolist()):
+        monitor.update(step, loss=value)
+    climbs = [event for event in monitor.pages if event.kind == "divergence"]
+
+    assert climbs
+    assert all(2900 <= event.onset <= 3000 for event in climbs)

@@ -57,13 +57,18 @@ class Tail:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the counts as JSON."""
-        return {"counts": self._counts, "total": self._total}
+        return {
+            "counts": list(self._counts),
+            "total": self._total,
+            "surprise": list(self._surprise),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take the counts of `state_dict` back."""
         self._counts = [float(count) for count in state["counts"]]
         self._total = float(state["total"])
-        self._surprise = self._table(FLOOR)
+        # The table is not renewed at every point, so the one in use is part of the state.
+        self._surprise = [float(each) for each in state["surprise"]]
 
     def rarity(self, z: float) -> float:
         """Return the surprise of at least `z` with a lower floor, for one that stands by itself."""
