@@ -56,6 +56,20 @@ def test_a_gradient_norm_that_rose_confirms() -> None:
     assert item(checklist, "grad_norm").agrees is True
 
 
+def test_a_loss_that_still_falls_fast_does_not_take_its_fall_for_noise() -> None:
+    steps = np.arange(1, 101)
+    loss = 2.7 + 1.2 * np.exp(-steps / 30.0) + 0.04 * np.sin(7.0 * steps)
+    norm = 0.5 + 0.01 * np.cos(5.0 * steps)
+    loss[85:88] += 0.9
+    norm[85:88] *= 4.0
+
+    checklist = confirm(
+        an_event(onset=86, detected=88, end=88), series_of({"loss": loss, "grad_norm": norm})
+    )
+
+    assert checklist.verdict == "confirmed"
+
+
 def test_a_clip_rate_that_rose_confirms() -> None:
     assert confirm(EVENT, hurt(clip=1.0)).verdict == "confirmed"
 

@@ -35,7 +35,7 @@ HELDOUT_RISE = 0.01
 class Check:
     """One signal's answer: True (it agrees), False (it does not), None (it cannot say).
 
-    `value` is the signal in the event (its extreme), `baseline` the median before it.
+    `value` is the signal in the event (its extreme), `baseline` its level before it.
     """
 
     signal: str
@@ -124,25 +124,36 @@ def _risen(signal: str, series: Series | None, onset: int, last: int) -> Check:
     logged = series.values[(series.steps >= onset) & (series.steps <= last)]
     if len(reference) < LEAST_POINTS or not len(logged):
         return _unanswered(signal, f"{len(reference)} points before the event are too few")
-    middle = float(np.median(reference))
+    level, noise = _level(reference)
     if not np.isfinite(logged).all():
         return Check(
-            signal=signal, agrees=True, value=None, baseline=middle, note="it is not finite"
+            signal=signal, agrees=True, value=None, baseline=level, note="it is not finite"
         )
     value = float(logged.max())
-    z = (value - middle) / _noise(reference, middle)
+    z = (value - level) / noise
     return Check(
         signal=signal,
         agrees=z > AGREES_Z,
         value=value,
-        baseline=middle,
-        note=f"{z:.1f} standard deviations over its median before the event",
+        baseline=level,
+        note=f"{z:.1f} standard deviations over its level before the event",
     )
 
 
-def _noise(reference: NDArray[np.float64], middle: float) -> float:
-    spread = 1.4826 * float(np.median(np.abs(reference - middle)))
-    return max(spread, 0.004 * abs(middle), 1e-12)
+def _level(reference: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the level before an event and the noise around it.
+
+    The level is the median of the later half. A loss that falls fast early in a run would take its
+    own fall for noise, so a falling line through the medians of both halves is taken off first; a
+    rising one is not, since it may belong to the event.
+    """
+    half = len(reference) // 2
+    early, late = float(np.median(reference[:half])), float(np.median(reference[half:]))
+    fall = min(0.0, late - early) / (len(reference) / 2)
+    flat = reference - fall * np.arange(len(reference))
+    spread = 1.4826 * float(np.median(np.abs(flat - np.median(flat))))
+    level = late if late < early else float(np.median(reference))
+    return level, max(spread, 0.004 * abs(level), 1e-12)
 
 
 def _gradient(series: Series | None, onset: int, last: int) -> Check:
@@ -155,7 +166,7 @@ def _gradient(series: Series | None, onset: int, last: int) -> Check:
         agrees=bool(check.agrees) and ratio >= GRADIENT_RATIO,
         value=check.value,
         baseline=check.baseline,
-        note=f"{ratio:.1f} times its median before the event",
+        note=f"{ratio:.1f} times its level before the event",
     )
 
 
