@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import SimpleNamespace
 
@@ -22,11 +24,16 @@ class Exporter(BaseHTTPRequestHandler):
     """Answers with the counters that stand in `page`."""
 
     page = ""
+    pause = 0.0
 
     def do_GET(self) -> None:
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(self.page.encode())
+        with suppress(OSError):
+            for byte in self.page.encode() if self.pause else ():
+                self.wfile.write(bytes([byte]))
+                time.sleep(self.pause)
+            self.wfile.write(b"" if self.pause else self.page.encode())
 
     def log_message(self, *args: object) -> None:
         """Say nothing."""
@@ -63,6 +70,36 @@ def test_an_exporter_that_does_not_answer_is_said_and_stops_nothing() -> None:
 
     assert watch.signs(1) == []
     assert "does not answer" in str(watch.unavailable)
+
+
+def test_an_exporter_whose_page_drips_is_given_up(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Exporter, "page", "# a page\n" * 5)
+    monkeypatch.setattr(Exporter, "pause", 0.05)
+    watch = HardwareWatch(endpoint, timeout=0.3)
+
+    assert watch.signs(1) == []
+    assert "took longer than 0.3 s" in str(watch.unavailable)
+
+
+def test_a_source_that_raises_is_said_and_keeps_what_it_said_before() -> None:
+    key = ("DCGM_FI_DEV_ROW_REMAP_FAILURE", "n1/gpu0")
+    answers = iter([{key: 0.0}, None, {key: 1.0}])
+
+    def source() -> dict[tuple[str, str], float]:
+        answer = next(answers)
+        if answer is None:
+            raise RuntimeError("driver gone")
+        return answer
+
+    watch = HardwareWatch(source)
+    watch.signs(1)
+
+    assert watch.signs(2) == []
+    assert watch.unavailable == "the source of counters failed: RuntimeError('driver gone')"
+    assert [sign.step for sign in watch.signs(3)] == [3]
+    assert watch.unavailable is None
 
 
 def test_an_address_of_another_kind_is_refused() -> None:

@@ -7,6 +7,7 @@ watch.signs(step)                                         # now and then, and at
 from __future__ import annotations
 
 import re
+import time
 import urllib.request
 from collections.abc import Callable, Mapping
 from http.client import HTTPException
@@ -94,7 +95,10 @@ class HardwareWatch:
     """
 
     def __init__(self, source: str | Callable[[], Counters], *, timeout: float = 2.0) -> None:
-        """`source` is the address of a dcgm-exporter page, or a function such as `Nvml().read`."""
+        """`source` is the address of a dcgm-exporter page, or a function such as `Nvml().read`.
+
+        `timeout` is in seconds, for the connection and for the page.
+        """
         if isinstance(source, str) and not source.startswith(("http://", "https://")):
             raise ValueError(f"{source!r} is no http address; give one, or a function")
         self._source, self._timeout = source, timeout
@@ -112,11 +116,31 @@ class HardwareWatch:
     def _read(self) -> Counters | None:
         self.unavailable = None
         if not isinstance(self._source, str):
-            return self._source()
+            try:
+                return self._source()
+            # Whatever a driver raises, the training goes on.
+            except Exception as error:
+                self.unavailable = f"the source of counters failed: {error!r}"
+                return None
         try:
-            # The address is one of http, checked in __init__.
-            with urllib.request.urlopen(self._source, timeout=self._timeout) as answer:  # noqa: S310
-                return read_counters(answer.read(LARGEST_PAGE).decode("utf-8", "replace"))
+            return read_counters(_page(self._source, self._timeout).decode("utf-8", "replace"))
         except (OSError, HTTPException, ValueError) as error:
             self.unavailable = f"{self._source} does not answer: {error}"
             return None
+
+
+def _page(address: str, seconds: float) -> bytes:
+    """Return the page at an http `address`; its body may take `seconds`, however it drips.
+
+    Raises:
+        OSError, HTTPException: it does not answer in that time, or not in HTTP.
+    """
+    end, parts, size = time.monotonic() + seconds, [], 0
+    # The address is one of http, checked where it was given.
+    with urllib.request.urlopen(address, timeout=seconds) as answer:  # noqa: S310
+        while size < LARGEST_PAGE and (part := answer.read1(1 << 16)):
+            parts.append(part)
+            size += len(part)
+            if time.monotonic() > end:
+                raise TimeoutError(f"its page took longer than {seconds:g} s")
+    return b"".join(parts)
