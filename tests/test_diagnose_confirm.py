@@ -60,7 +60,7 @@ def test_a_loss_that_still_falls_fast_does_not_take_its_fall_for_noise() -> None
     steps = np.arange(1, 101)
     loss = 2.7 + 1.2 * np.exp(-steps / 30.0) + 0.04 * np.sin(7.0 * steps)
     norm = 0.5 + 0.01 * np.cos(5.0 * steps)
-    loss[85:88] += 0.9
+    loss[85:88] += 0.4
     norm[85:88] *= 4.0
 
     checklist = confirm(
