@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardward.loader.errors import FormatError, NotFound, ShardwardError
+from shardward.quarantine.diagnose.rows import Objects, Some
 from shardward.quarantine.diagnose.signals import read_log, read_series
 
 
@@ -227,3 +228,20 @@ def test_a_second_loss_that_turns_up_late_is_a_signal_of_its_own(
 
     assert series["loss"].steps.tolist() == list(range(1, 20))
     assert set(series["loss (column)"].values.tolist()) == {7.0}
+
+
+def test_rows_with_names_of_their_own_cost_one_cell_a_number() -> None:
+    rows = [{"step": step, f"m{step}": 1.0} for step in range(1, 301)]
+    (block,) = Objects(rows, []).blocks(lambda: "step", ())
+    cells = [each.cells if isinstance(each, Some) else each for each in block.columns.values()]
+
+    assert sum(map(len, cells)) == 600
+
+
+def test_a_word_among_sparse_losses_is_refused_with_its_row(tmp_path: Path) -> None:
+    log = written(
+        tmp_path, '{"step": 1, "loss": 2}\n{"step": 2}\n{"step": 3, "loss": "x"}\n', "a.jsonl"
+    )
+
+    with pytest.raises(FormatError, match="row 3 has 'x' as loss"):
+        read_log(log)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...loader.errors import FormatError
-from .rows import LARGEST_STEP, MISSING
+from .rows import LARGEST_STEP, MISSING, Some
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +22,12 @@ class Column:
     values: NDArray[np.float64]
 
 
-def numbers_of(cells: list[Any] | pa.Array) -> tuple[Column, int | None]:
-    """Return the numbers among `cells`, and the place of the first cell that is none."""
+def numbers_of(cells: list[Any] | Some | pa.Array) -> tuple[Column, int | None]:
+    """Return the numbers among `cells`, and the row of the first cell that is none."""
+    if isinstance(cells, Some):
+        column, fault = numbers_of(cells.cells)
+        rows = np.array(cells.places, np.int64)[column.rows]
+        return replace(column, rows=rows), None if fault is None else cells.places[fault]
     if isinstance(cells, pa.Array):
         rows = np.flatnonzero(cells.is_valid().to_numpy(zero_copy_only=False))
         values = cells.drop_null().to_numpy(zero_copy_only=False).astype(np.float64)

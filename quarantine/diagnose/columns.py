@@ -88,18 +88,15 @@ def canonical_names(columns: Iterable[str], chosen: Mapping[str, str]) -> dict[s
     columns = list(columns)
     names = {column: name for name, column in chosen.items()}
     taken = set(chosen)
+    # The first column of each spelling; those that were chosen are spoken for.
+    plain: dict[str, str] = {}
+    for column in columns:
+        if column not in names:
+            plain.setdefault(column.strip().lower(), column)
     for name, aliases in ALIASES.items():
         if name in taken:
             continue
-        found = next(
-            (
-                column
-                for alias in aliases
-                for column in columns
-                if column.strip().lower() == alias and column not in names
-            ),
-            None,
-        )
+        found = next((plain[alias] for alias in aliases if alias in plain), None)
         if found is not None:
             names[found] = name
             taken.add(name)

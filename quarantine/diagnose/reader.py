@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...loader.errors import FormatError
 from .cells import Column, Steps, numbers_of, quoted
 from .columns import canonical_names, is_bookkeeping, renamed
 from .logfile import LogFile
-from .rows import Block, CsvRows, JsonRows, Objects, Rows
+from .rows import Block, CsvRows, JsonRows, Objects, Rows, Some
 from .tensorboard import is_event_file, read_scalars
 
 # A pretty-printed trainer_state.json is one object and is held as a whole; no larger file is.
@@ -146,8 +147,7 @@ class LogReader:
     def _chunk(self, block: Block) -> Chunk:
         step_column = self._column("step")
         assert step_column is not None
-        cells = block.columns.get(step_column, [None] * len(block.numbers))
-        steps = Steps(cells)
+        steps = Steps(_of_every_row(block, step_column))
         found = {}
         for column, written in block.columns.items():
             if column == step_column or column in self._left_out:
@@ -158,7 +158,8 @@ class LogReader:
             numbers, fault = numbers_of(written)
             if fault is not None and name == "loss":
                 raise FormatError(
-                    f"{self.path} row {block.numbers[fault]} has {quoted(written[fault])} as "
+                    f"{self.path} row {block.numbers[fault]} has "
+                    f"{quoted(_of_every_row(block, column)[fault])} as "
                     f"{column}, not a number"
                 )
             if fault is not None:
@@ -170,6 +171,17 @@ class LogReader:
             if len(numbers.rows):
                 found[name] = numbers
         return Chunk(steps=steps.values, columns=found)
+
+
+def _of_every_row(block: Block, column: str) -> list[Any] | pa.Array:
+    """Return what was written in `column` in every row of the block, None for a gap."""
+    written = block.columns.get(column, Some(places=[], cells=[]))
+    if not isinstance(written, Some):
+        return written
+    cells: list[Any] = [None] * len(block.numbers)
+    for place, cell in zip(written.places, written.cells, strict=True):
+        cells[place] = cell
+    return cells
 
 
 def _rows(log: LogFile) -> Rows:

@@ -27,14 +27,27 @@ Known = Callable[[], str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """Some rows of a log: their numbers, and for each column a cell of every row.
+class Some:
+    """What was written in some rows of a block: `cells` [k] in the rows `places` [k], from 0.
 
-    A column is a list of what was written (None for a gap), or an array of numbers.
+    Rows of objects may each have names of their own; a cell for every row of every name would be
+    quadratic.
+    """
+
+    places: list[int]
+    cells: list[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Some rows of a log: their numbers, and what was written in each column.
+
+    A column is a list of what was written in every row (None for a gap), or in some rows, or an
+    array of numbers.
     """
 
     numbers: Sequence[int]
-    columns: Mapping[str, list[Any] | pa.Array]
+    columns: Mapping[str, list[Any] | Some | pa.Array]
 
 
 class Rows(Protocol):
@@ -160,8 +173,21 @@ class CsvRows:
 
 
 def _block(rows: Sequence[Mapping[str, Any]], numbers: Sequence[int]) -> Block:
-    names = dict.fromkeys(name for row in rows for name in row)
-    return Block(numbers=numbers, columns={name: [row.get(name) for row in rows] for name in names})
+    columns: dict[str, Some] = {}
+    for place, row in enumerate(rows):
+        for name, cell in row.items():
+            column = columns.get(name)
+            if column is None:
+                column = columns[name] = Some(places=[], cells=[])
+            column.places.append(place)
+            column.cells.append(cell)
+    return Block(
+        numbers=numbers,
+        columns={
+            name: column.cells if len(column.cells) == len(rows) else column
+            for name, column in columns.items()
+        },
+    )
 
 
 def _whole_cells(log: LogFile) -> Iterator[Lines]:
