@@ -23,6 +23,7 @@ from shardward.quarantine.diagnose.config import MonitorConfig
 from shardward.quarantine.diagnose.fragility import fragility
 from shardward.quarantine.diagnose.judged import Judged, judge_log
 from shardward.quarantine.diagnose.replay import detect
+from shardward.quarantine.diagnose.rows import _ends_inside
 from shardward.quarantine.diagnose.signals import read_log
 from shardward.quarantine.diagnose.thinned import Thinned
 
@@ -257,3 +258,28 @@ def test_a_log_without_a_loss_in_any_block_is_refused(
 
     with pytest.raises(FormatError, match="no column for loss; it has 'step', 'gpu'"):
         judged(path)
+
+
+def test_a_quote_within_a_cell_holds_nothing_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logfile, "BLOCK", 256)
+    monkeypatch.setattr("shardward.quarantine.diagnose.rows.LONGEST_LINE", 1024)
+    path = tmp_path / "log.csv"
+    notes = ["ok", '5" disk', '"one, ""two""\nthree"', '""']
+    rows = [f"{step},2.5,{notes[step % 4] if step < 40 else 'ok'}" for step in range(1, 500)]
+    rows[0] = '1,2.5,5" disk'
+    path.write_text("step,loss,note\n" + "\n".join(rows) + "\n", encoding="utf-8")
+
+    assert read_log(path).series["loss"].steps.tolist() == list(range(1, 500))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_blocks_of_csv_are_cut_where_no_cell_is_open(seed: int) -> None:
+    letters = np.random.default_rng(seed).choice(list('a,"\n'), 12, p=[0.3, 0.2, 0.3, 0.2])
+    text = "".join(letters) + "\n"
+    reader = csv.reader(text.splitlines(keepends=True))
+    rows = list(reader)
+    is_open = bool(rows) and bool(rows[-1]) and rows[-1][-1].endswith("\n")
+
+    assert _ends_inside(text.encode(), False) == is_open

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -21,6 +22,7 @@ from .logfile import LONGEST_LINE, Lines, LogFile
 LARGEST_STEP = 2**62
 MISSING = frozenset({"", "none", "null", "na", "n/a", "-"})
 _ARROW_MISSING = ["", "none", "None", "null", "NULL", "NA", "N/A", "n/a", "-"]
+_OPENING = re.compile(rb'(?:\A(?:\xef\xbb\xbf)?|[,\r\n])"')
 ROWS_AT_ONCE = 1 << 14
 
 Known = Callable[[], str | None]
@@ -193,17 +195,38 @@ def _block(rows: Sequence[Mapping[str, Any]], numbers: Sequence[int]) -> Block:
 def _whole_cells(log: LogFile) -> Iterator[Lines]:
     """Yield blocks of lines that end outside quotes."""
     held: list[Lines] = []
+    size, inside = 0, False
     for lines in log.blocks():
         held.append(lines)
-        size = sum(len(each.data) for each in held)
-        if sum(each.data.count(b'"') for each in held) % 2 == 0 or lines.last:
+        size += len(lines.data)
+        inside = _ends_inside(lines.data, inside)
+        if not inside or lines.last:
             data = b"".join(each.data for each in held)
             yield Lines(number=held[0].number, data=data, last=lines.last)
-            held = []
+            held, size = [], 0
         elif size > LONGEST_LINE:
             raise FormatError(
                 f"{log.path} has a quoted cell without an end after row {held[0].number}"
             )
+
+
+def _ends_inside(data: bytes, inside: bool) -> bool:
+    """Return whether whole lines end in a quoted cell, if they begin `inside` one or not.
+
+    Only a quote that begins a cell opens it: the one of a 5" disk is a character like others.
+    """
+    place = 0
+    while True:
+        if inside:
+            place = data.find(b'"', place) + 1
+            if not place:
+                return True
+            inside = data[place : place + 1] == b'"'
+            place += inside
+        elif opening := _OPENING.search(data, place):
+            place, inside = opening.end(), True
+        else:
+            return False
 
 
 def _by_columns(
