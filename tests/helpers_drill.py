@@ -37,8 +37,6 @@ SMALL = Scale(
     watch=30,
 )
 
-LEFT_OUT = {"seconds", "paths", "next"}
-
 
 @cache
 def real_texts() -> tuple[Text, ...]:
@@ -134,19 +132,6 @@ def as_printed(result: dict[str, Any]) -> dict[str, Any]:
     """Return a drill's result as `--json` prints it."""
     printed: dict[str, Any] = json.loads(json_text({"schema_version": 1, **result}))
     return printed
-
-
-def timeless(result: dict[str, Any]) -> dict[str, Any]:
-    """Return a drill's result without times, paths, branch numbers and what hangs on them."""
-    kept = {name: value for name, value in as_printed(result).items() if name not in LEFT_OUT}
-    for incident in kept["incidents"]:
-        incident.get("revision", {}).pop("digest", None)  # anchors the log, which holds times
-        del incident["orders"]  # names the revision's digest
-        del incident["refusal"], incident["replay"]["piece"]  # name branch pieces
-        incident.get("proof", {}).pop("piece", None)
-    if kept["rebuild"]:
-        del kept["rebuild"]["fingerprint"]  # the rebuilt shards name the revision, too
-    return kept
 
 
 def killed_at_each_phase(

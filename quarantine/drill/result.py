@@ -13,6 +13,7 @@ from .stage import Stage
 from .truth import Truth
 
 NOTHING_FOUND = sha256_hex(canonical_json({}))
+_OWN = ("seconds", "paths", "next")
 Json = dict[str, Any]
 
 
@@ -23,6 +24,36 @@ def assemble(stage: Stage) -> Json:
     digests = {"findings": NOTHING_FOUND} | ending["digests"]
     seconds = {title: float(done["seconds"]) for title, done in stage.state.done.items()}
     return {**_base(stage), **ending, "digests": digests, "seconds": seconds}
+
+
+def comparable(result: Json) -> Json:
+    """Return what two drills of one seed and corpus share, however often one was stopped.
+
+    Args:
+        result: of a drill, as `--json` prints it.
+
+    Returns:
+        A copy without times, paths, numbers of branch pieces, and what is derived from them.
+    """
+    kept = {name: value for name, value in result.items() if name not in _OWN}
+    kept["incidents"] = [_comparable(incident) for incident in result["incidents"]]
+    if kept["rebuild"]:  # the rebuilt shards name the revision
+        kept["rebuild"] = _without(kept["rebuild"], "fingerprint")
+    return kept
+
+
+def _comparable(incident: Json) -> Json:
+    # The revision anchors the decision log, which holds times, and the orders name the revision.
+    kept = _without(incident, "orders", "refusal")  # the refusal names a piece
+    kept["replay"] = _without(kept["replay"], "piece")
+    for name, own in (("revision", "digest"), ("proof", "piece")):
+        if name in kept:
+            kept[name] = _without(kept[name], own)
+    return kept
+
+
+def _without(value: Json, *names: str) -> Json:
+    return {name: each for name, each in value.items() if name not in names}
 
 
 def _base(stage: Stage) -> Json:
