@@ -148,7 +148,8 @@ def _summary(target: Console, result: dict[str, Any]) -> None:
 def _facts(result: dict[str, Any]) -> list[tuple[str, object]]:
     facts: list[tuple[str, object]] = [
         ("seed", result["seed"]),
-        ("corpus", f"{result['corpus']['documents']} documents, {result['corpus']['digest'][:12]}"),
+        ("corpus", f"{result['corpus']['documents']} documents, {result['manifest'][:12]}"),
+        ("text before salting", result["corpus"]["digest"][:12]),
         ("steps", result["steps"]),
     ]
     for incident in result["incidents"]:

@@ -32,7 +32,7 @@ def corpus(stage: Stage) -> dict[str, Any]:
     )
     stage.narrator.say(
         f"{made.documents} documents, {made.bytes / 1e6:.1f} MB of text in {made.shards} "
-        f"Parquet shards; digest {made.digest[:12]}"
+        f"Parquet shards; {made.digest[:12]} is the text before salting"
     )
     placement = made.placement
     place = {
