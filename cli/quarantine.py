@@ -8,34 +8,30 @@ from typing import Any
 import click
 from rich.console import Console
 
-from ..loader.errors import UsageError
-from ..loader.manifest import Manifest
 from ..loader.run import Run
 from ..quarantine.ledger import Ledger
 from ..quarantine.respond.bulk import confirm_count
 from ..quarantine.respond.corpus import document_facts
 from ..quarantine.respond.decisions import DecisionLog
-from ..quarantine.respond.incident import IncidentStore
+from ..quarantine.respond.findings import evidence_of, ground_of
 from ..quarantine.respond.listing import excluded_rows
-from ..quarantine.respond.on_branch import source_of_steps
 from ..quarantine.respond.preview import Preview, check_given_back, preview
 from ..quarantine.respond.revisions import decision_anchors
 from ..quarantine.respond.scopes import Scope
-from ..quarantine.respond.selection import Selection, action_for, parse_steps, select
+from ..quarantine.respond.selection import action_for
 from ..quarantine.respond.status import Decision, active_skips, status_of
-from ..quarantine.respond.suspects import suspect_reasons
 from .output import (
     clean,
     emit,
     json_option,
     manifest_option,
     run_option,
-    say,
     table,
 )
 from .quarantine_audit import AUDIT_COMMANDS
 from .quarantine_consumed import CONSUMED_COMMANDS
 from .quarantine_held import HELD_COMMANDS
+from .quarantine_named import named_grounds, scope_of, selection_of, selection_options
 from .quarantine_revisions import COMMANDS
 from .respond_options import (
     Deciding,
@@ -58,63 +54,6 @@ def quarantine() -> None:
       shardward quarantine release --doc 17 --reason "a licence, harmless" --yes
       shardward quarantine log --verify
     """
-
-
-def selection_options(command: Any) -> Any:
-    """Add the options that name documents or positions; they become a Selection."""
-    for option in (
-        click.option("--doc", "docs", type=int, multiple=True, help="Document ordinal; repeat."),
-        click.option("--content", help="Content hash: all exact copies."),
-        click.option("--copies-of", type=int, help="All exact copies of this document."),
-        click.option("--positions", metavar="EPOCH:START-END", help="Raw sample positions."),
-        click.option("--shard", help="A whole shard, by its URI in the manifest."),
-        click.option("--source", help="A whole source, by name."),
-        click.option("--steps", metavar="FIRST-LAST", help="All that these steps were fed."),
-        click.option(
-            "--branch", type=int, help="The piece that --steps are of; --incident knows its own."
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-def _selection(named: dict[str, Any]) -> Selection:
-    return Selection(
-        documents=tuple(named["docs"]),
-        content=named["content"],
-        copies_of=named["copies_of"],
-        positions=named["positions"],
-        shard=named["shard"],
-        source=named["source"],
-        steps=named["steps"],
-        suspects=named.get("suspects", False),
-    )
-
-
-def _scope(
-    run: Run,
-    corpus: Manifest,
-    named: dict[str, Any],
-    incident: str | None,
-    *,
-    give_back: bool = False,
-) -> Scope:
-    """Resolve what was named; only steps need the ledger, and the branch that they are of.
-
-    With `give_back` steps also mean their positions, which a skip may pass over.
-    """
-    selection, branch = _selection(named), named["branch"]
-    if selection.steps is None:
-        if branch is not None:
-            raise UsageError("--branch says which steps are meant; give it with --steps")
-        return select(selection, corpus, plan_id=run.plan_id)
-    spike = IncidentStore(run.path).get(incident) if incident and branch is None else None
-    with Ledger.open(run) as ledger:
-        first, last = parse_steps(selection.steps)
-        source = source_of_steps(run, ledger, first, last, incident=spike, branch=branch)
-        say(f"steps {selection.steps} of {source.name}")
-        positions = source.steps if give_back else None
-        return select(selection, corpus, plan_id=run.plan_id, ledger=source, positions=positions)
 
 
 @quarantine.command("list")
@@ -161,7 +100,13 @@ def list_(*, run: Path, manifest: Path | None, limit: int, as_json: bool) -> Non
     help="condemn yields only to undo; suspect is a note; skip takes positions, once.",
 )
 @click.option("--suspects", is_flag=True, help="All suspects of the --incident.")
-@click.option("--expect", type=int, help="How many suspects you looked at; must be the count.")
+@click.option(
+    "--from",
+    "found",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Documents that scan or similar printed with --json; JSON lines with doc, reason, score.",
+)
+@click.option("--expect", type=int, help="How many of these you looked at; must be the count.")
 @click.option("--incident", help="The incident this belongs to.")
 def add(
     asked: Deciding,
@@ -175,44 +120,38 @@ def add(
     """Leave documents, copies, positions, a shard or a source out of training.
 
     The decision counts from the next revision: see quarantine publish, or incident skip. The number
-    of suspects must be confirmed with --expect; the reason for each is kept as evidence.
+    of --suspects, and of what is found --from a file, must be confirmed with --expect; the reason
+    for each document is kept, and quarantine why DOC shows it.
 
     \b
     Examples:
       shardward quarantine add --suspects --incident INC-0001 --reason "junk" --expect 9 --yes
       shardward quarantine add --doc 17 --reason "binary junk" --incident INC-0001 --yes
+      shardward quarantine add --from similar.json --reason "relatives" --expect 40 --yes
       shardward quarantine add --shard s3.parquet --reason "under audit" --dry-run
       shardward quarantine add --positions 0:4096-8192 --reason "spike" --yes
     """
-    what = action_for(_selection(named), action)
+    what = action_for(selection_of(named), action)
     opened = asked.run
     corpus = corpus_of(opened, manifest)
     log = DecisionLog(opened.path, manifest=corpus.fingerprint)
     seen, act = log.head(), asked.does
-    evidence: dict[str, Any] = {}
-    if named["suspects"]:
-        reasons = _suspects(opened, incident)
-        scope = Scope.of_documents(sorted(reasons))
-        evidence = {"documents": {str(doc): why for doc, why in reasons.items()}}
+    grounds, about = named_grounds(opened, corpus, named, incident)
+    if about:
+        scope = Scope.of_documents(sorted(grounds))
         if act:
-            confirm_count(len(reasons), expect, what=f"{incident} has {len(reasons)} suspects")
+            confirm_count(len(grounds), expect, what=about)
     else:
-        scope = _scope(opened, corpus, named, incident)
+        scope = scope_of(opened, corpus, named, incident)
     decision = Decision(
         action=what,
         scope=scope,
         reason=asked.reason,
         actor=asked.actor,
         incident=incident,
-        evidence=evidence,
+        evidence=evidence_of(grounds),
     )
     decide(log, decision, seen, act=act, as_json=asked.as_json)
-
-
-def _suspects(run: Run, incident: str | None) -> dict[int, str]:
-    if incident is None:
-        raise UsageError("--suspects are those of an incident; name it with --incident")
-    return suspect_reasons(IncidentStore(run.path).get(incident))
 
 
 @quarantine.command()
@@ -242,7 +181,7 @@ def release(
     corpus = corpus_of(opened, manifest)
     log = DecisionLog(opened.path, manifest=corpus.fingerprint)
     seen = log.head()
-    scope = _scope(opened, corpus, named, incident, give_back=True)
+    scope = scope_of(opened, corpus, named, incident, give_back=True)
     decision = Decision(
         action="release", scope=scope, reason=asked.reason, actor=asked.actor, incident=incident
     )
@@ -297,6 +236,9 @@ def _preview(run: Run, manifest: Path | None, log: DecisionLog, decision: Decisi
 def why(*, doc: int, run: Path, manifest: Path | None, as_json: bool) -> None:
     """Show the status of document DOC, the decision behind it and all that was ever decided.
 
+    Where a search found it, its own reason is shown beside that of the decision, with the score and
+    what it is like.
+
     \b
     Examples:
       shardward quarantine why 17 --run runs/7b
@@ -304,12 +246,26 @@ def why(*, doc: int, run: Path, manifest: Path | None, as_json: bool) -> None:
     opened = Run.open(run)
     facts = document_facts(corpus_of(opened, manifest), doc)
     found = status_of(DecisionLog(opened.path).entries(), facts)
+    grounds = [
+        {"decision": entry.sequence, **ground}
+        for entry in found.trail
+        if (ground := ground_of(entry.decision, doc)) is not None
+    ]
 
     def render(out: Console) -> None:
         by = f" by decision {found.entry.sequence}" if found.entry else ""
         out.print(clean(f"document {doc} of {facts.shard} is {found.state}{by}", limit=400))
         if found.trail:
             show_entries(out, "", found.trail)
+        if grounds:
+            names = ("decision", "reason", "score", "detector", "query_doc")
+            out.print(
+                table(
+                    "Why it was found",
+                    (*names[:-1], "like"),
+                    [[ground.get(name, "") for name in names] for ground in grounds],
+                )
+            )
 
     payload = {
         "doc": doc,
@@ -318,6 +274,7 @@ def why(*, doc: int, run: Path, manifest: Path | None, as_json: bool) -> None:
         "shard": facts.shard,
         "source": facts.source,
         "content": facts.content,
+        "grounds": grounds,
         "trail": entries_json(found.trail),
     }
     emit(as_json, payload, render)

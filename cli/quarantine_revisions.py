@@ -18,6 +18,7 @@ from ..quarantine.respond.bulk import Filter, confirm_count, filter_scope, match
 from ..quarantine.respond.chain import ChainHead
 from ..quarantine.respond.decisions import DecisionLog
 from ..quarantine.respond.export import export_rows
+from ..quarantine.respond.findings import evidence_of
 from ..quarantine.respond.impact import diff as revision_diff
 from ..quarantine.respond.impact import impact as revision_impact
 from ..quarantine.respond.operations import where_it_stands
@@ -276,6 +277,9 @@ def bulk_(
 ) -> None:
     """Decide about everything a filter names; the count must be confirmed.
 
+    What was found is kept with each document: quarantine why DOC shows it. A filter yields to
+    decisions about single documents; quarantine add --from makes such of findings.
+
     \b
     Examples:
       shardward quarantine bulk --source forum --max-tokens 8 --reason "stubs" --dry-run
@@ -286,16 +290,17 @@ def bulk_(
     log = DecisionLog(opened.path, manifest=corpus.fingerprint)
     seen = log.head()
     wanted = Filter(**conditions)
-    docs = matching(wanted, corpus)
+    found = matching(wanted, corpus)
     act = asked.does
     if act:
-        confirm_count(docs.size, expect)
+        confirm_count(found.docs.size, expect)
     decision = Decision(
         action=action,
-        scope=filter_scope(wanted, docs),
+        scope=filter_scope(wanted, found.docs),
         reason=asked.reason,
         actor=asked.actor,
         incident=incident,
+        evidence=evidence_of(found.grounds),
     )
     check_given_back(corpus, log.entries(), decision)
     decide(log, decision, seen, act=act, as_json=asked.as_json)

@@ -92,6 +92,7 @@ def similar(
     ranked = sorted(hits, key=lambda hit: (-hit.score, hit.doc))
     shown = _passages(loaded, ranked[:limit]) if passages else {}
     payload = {
+        "manifest": loaded.fingerprint,
         "query": wanted,
         "threshold": threshold,
         "hits": [

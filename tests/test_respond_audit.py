@@ -148,17 +148,17 @@ def test_a_filter_names_what_all_its_conditions_hold_for(desk: Desk, tmp_path: P
     )
 
     wanted = Filter(findings=findings, detector="repetition", min_score=0.9)
-    assert matching(wanted, desk.manifest).tolist() == [3]
+    assert matching(wanted, desk.manifest).docs.tolist() == [3]
     named = filter_scope(wanted, np.array([3], np.int64)).describe()
     assert named == "what matches detector=repetition min_score=0.9"
-    assert matching(Filter(findings=findings, source="de"), desk.manifest).tolist() == [3, 6]
+    assert matching(Filter(findings=findings, source="de"), desk.manifest).docs.tolist() == [3, 6]
     lengths = [len(text_of(d).encode()) for d in range(60)]
-    found = matching(Filter(min_tokens=50, max_tokens=55, shard=SHARD), desk.manifest)
+    found = matching(Filter(min_tokens=50, max_tokens=55, shard=SHARD), desk.manifest).docs
     assert found.tolist() == [d for d in range(20, 40) if 50 <= lengths[d] <= 55]
 
 
 def test_a_bulk_decision_needs_the_count_confirmed(desk: Desk) -> None:
-    docs = matching(Filter(source="de"), desk.manifest)
+    docs = matching(Filter(source="de"), desk.manifest).docs
 
     with pytest.raises(UsageError, match="names 20 documents and nothing was confirmed"):
         confirm_count(docs.size, None)
@@ -169,7 +169,7 @@ def test_a_bulk_decision_needs_the_count_confirmed(desk: Desk) -> None:
 
 def test_a_single_release_beats_a_bulk_decision(desk: Desk) -> None:
     wanted = Filter(source="de")
-    scope = filter_scope(wanted, matching(wanted, desk.manifest))
+    scope = filter_scope(wanted, matching(wanted, desk.manifest).docs)
     release = Decision(action="release", scope=Scope.of_documents([3]), reason="r", actor="a")
     desk.log.append(release)
     desk.log.append(Decision(action="quarantine", scope=scope, reason="r", actor="a"))

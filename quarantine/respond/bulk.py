@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...loader.errors import FormatError, UsageError
-from .corpus import check_documents, shard_documents, source_documents
+from ...loader.errors import UsageError
+from .corpus import shard_documents, source_documents
+from .findings import Json, grounds_of, read_findings
 from .impact import lengths_of
 from .scopes import Scope
 from .status import Documents
@@ -51,28 +50,40 @@ class Filter:
         return " ".join(parts) or f"findings={self.findings and self.findings.name}"
 
 
-def matching(wanted: Filter, manifest: Manifest) -> Documents:
-    """Return the sorted documents the filter names.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matched:
+    """The sorted documents a filter names, and the grounds of those that a search found."""
+
+    docs: Documents
+    grounds: dict[int, Json] = field(default_factory=dict)
+
+
+def matching(wanted: Filter, manifest: Manifest) -> Matched:
+    """Return what the filter names.
 
     Raises:
         NotFound: an unknown shard, source or document.
         FormatError: the findings file is malformed; the message names the line.
+        MismatchError: the findings are of another corpus.
     """
     docs: Documents | None = None
+    found: list[Json] = []
     if wanted.findings is not None:
-        docs = _from_findings(wanted, manifest)
+        found = _chosen(wanted, manifest)
+        docs = np.unique(np.array([each["doc"] for each in found], np.int64))
     if wanted.shard is not None:
         docs = _both(docs, shard_documents(manifest, wanted.shard))
     if wanted.source is not None:
         docs = _both(docs, source_documents(manifest, wanted.source))
     if docs is None:
         docs = np.arange(manifest.documents_count, dtype=np.int64)
-    if wanted.min_tokens is None and wanted.max_tokens is None:
-        return docs
-    lengths = lengths_of(manifest, docs)
-    low = 0 if wanted.min_tokens is None else wanted.min_tokens
-    high = np.iinfo(np.int64).max if wanted.max_tokens is None else wanted.max_tokens
-    return docs[(lengths >= low) & (lengths <= high)]
+    if wanted.min_tokens is not None or wanted.max_tokens is not None:
+        lengths = lengths_of(manifest, docs)
+        low = 0 if wanted.min_tokens is None else wanted.min_tokens
+        high = np.iinfo(np.int64).max if wanted.max_tokens is None else wanted.max_tokens
+        docs = docs[(lengths >= low) & (lengths <= high)]
+    named = frozenset(docs.tolist() if found else ())
+    return Matched(docs=docs, grounds=grounds_of(f for f in found if f["doc"] in named))
 
 
 def filter_scope(wanted: Filter, docs: Documents) -> Scope:
@@ -106,50 +117,12 @@ def _both(docs: Documents | None, more: Documents) -> Documents:
     return more if docs is None else np.intersect1d(docs, more)
 
 
-def _from_findings(wanted: Filter, manifest: Manifest) -> Documents:
+def _chosen(wanted: Filter, manifest: Manifest) -> list[Json]:
     assert wanted.findings is not None
-    docs = {
-        finding["doc"]
-        for finding in _findings(wanted.findings)
+    return [
+        finding
+        for finding in read_findings(wanted.findings, manifest)
         if (wanted.detector is None or finding.get("detector") == wanted.detector)
         and (wanted.min_score is None or finding.get("score", 0.0) >= wanted.min_score)
         and (not wanted.verdict or finding.get("verdict") is True)
-    }
-    found = np.array(sorted(docs), np.int64)
-    check_documents(manifest, found)
-    return found
-
-
-def _findings(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the findings of JSON lines, or those in one object that scan or similar printed."""
-    whole = _printed(path)
-    if whole is not None:
-        yield from whole
-        return
-    with path.open("rb") as stream:
-        for number, line in enumerate(stream, 1):
-            if not line.strip():
-                continue
-            try:
-                finding = json.loads(line)
-                fits = isinstance(finding["doc"], int) and not isinstance(finding["doc"], bool)
-            except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
-                raise FormatError(f"{path} line {number} is no finding ({error})") from error
-            if not fits:
-                raise FormatError(f"{path} line {number}: doc is {finding['doc']!r}, no ordinal")
-            yield finding
-
-
-def _printed(path: Path) -> list[dict[str, Any]] | None:
-    """Return the findings, suspects or hits in the output of a command; None if it is none.
-
-    A hit's kind counts as its detector, and a hit has the verdict yes.
-    """
-    try:
-        value = json.loads(path.read_bytes())
-    except (UnicodeDecodeError, json.JSONDecodeError):
-        return None
-    if not isinstance(value, dict) or "schema_version" not in value:
-        return None
-    hits = [{"detector": h.get("kind"), "verdict": True, **h} for h in value.get("hits", [])]
-    return [*value.get("findings", []), *value.get("suspects", []), *hits]
+    ]

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...loader.errors import CorruptBlock
 from .corpus import resolver
+from .findings import ground_of
 from .status import STATES, Documents, Entry, deciding_entries
 
 if TYPE_CHECKING:
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excluded:
-    """One document that is out: where it lies, its state, and the decision that put it there."""
+    """One document that is out: where it lies, its state, and the decision that put it there.
+
+    `found` is why a search found the document, where the decision keeps that.
+    """
 
     doc: int
     id: str | None
@@ -29,6 +33,7 @@ class Excluded:
     reason: str
     actor: str
     decision: int
+    found: str | None
 
 
 def excluded_rows(
@@ -60,6 +65,7 @@ def _of_block(manifest: Manifest, docs: Documents) -> list[dict[str, Any]]:
 
 
 def _row(row: dict[str, Any], entry: Entry) -> Excluded:
+    ground = ground_of(entry.decision, row["doc"])
     return Excluded(
         doc=row["doc"],
         id=row["id"],
@@ -70,4 +76,5 @@ def _row(row: dict[str, Any], entry: Entry) -> Excluded:
         reason=entry.decision.reason,
         actor=entry.decision.actor,
         decision=entry.sequence,
+        found=None if ground is None else ground.get("reason"),
     )

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 class Selection:
     """What was named; exactly one field is filled.
 
-    `suspects` are those of an incident. `steps` and `positions` are "FIRST-LAST" (steps, both
-    included) and "EPOCH:START-END" (raw positions, END not included); `copies_of` is a document
-    whose exact copies are meant.
+    `suspects` are those of an incident, `found` what a file of findings names. `steps` and
+    `positions` are "FIRST-LAST" (steps, both included) and "EPOCH:START-END" (raw positions, END
+    not included); `copies_of` is a document whose exact copies are meant.
     """
 
     documents: tuple[int, ...] = ()
@@ -40,18 +40,20 @@ class Selection:
     source: str | None = None
     steps: str | None = None
     suspects: bool = False
+    found: bool = False
 
     def __post_init__(self) -> None:
         values = (
             self.documents or None,
             self.suspects or None,
+            self.found or None,
             *(getattr(self, name) for name in _SINGLE),
         )
         filled = sum(value is not None for value in values)
         if filled != 1:
             raise UsageError(
                 f"{filled} things are named; name exactly one of documents, content, copies, "
-                "positions, shard, source, steps or suspects"
+                "positions, shard, source, steps, suspects or a file of findings"
             )
 
 

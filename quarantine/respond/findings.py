@@ -1,0 +1,140 @@
+"""What a search found: read from the file it was printed to, and kept with a decision.
+
+The evidence of a decision may hold, under `documents`, the ground of each document: why it was
+found, how surely, by what. A year later that answers for the document, not only for the act.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...loader.errors import FormatError, MismatchError
+from .corpus import check_documents
+
+if TYPE_CHECKING:
+    from ...loader.manifest import Manifest
+    from .status import Decision
+
+DOCUMENTS = "documents"
+"""Key of a decision's evidence: from ordinals, as text, to grounds."""
+MOST_REASONS = 4
+REASON_CHARACTERS = 400
+Json = dict[str, Any]
+_KEPT = ("score", "detector", "version", "family", "kind", "query_doc", "loss", "spans", "evidence")
+
+
+def read_findings(path: Path, manifest: Manifest) -> list[Json]:
+    """Return the findings of JSON lines, or those in one object that scan or similar printed.
+
+    Each has a `doc`. A hit's kind counts as its detector, and a hit has the verdict yes.
+
+    Raises:
+        FormatError: the file is malformed; the message names the place.
+        MismatchError: it says that it is about another corpus.
+        NotFound: the corpus has no such document.
+    """
+    raw = path.read_bytes()
+    whole = _printed(raw, path, manifest)
+    found = list(_lines(raw, path) if whole is None else whole)
+    check_documents(manifest, np.array([each["doc"] for each in found], np.int64))
+    return found
+
+
+def grounds_of(findings: Iterable[Json]) -> dict[int, Json]:
+    """Return for each document why it was found: `reason`, and of the surest finding the rest.
+
+    Findings whose verdict is no explain nothing.
+    """
+    grounds: dict[int, Json] = {}
+    for finding in sorted(findings, key=lambda f: -_score(f)):
+        if finding.get("verdict") is False:
+            continue
+        kept = {name: finding[name] for name in _KEPT if finding.get(name) is not None}
+        ground = grounds.setdefault(finding["doc"], kept | {"reasons": []})
+        ground["reasons"] += [r for r in _reasons(finding) if r not in ground["reasons"]]
+    return {
+        doc: {"reason": "; ".join(ground.pop("reasons")[:MOST_REASONS]), **ground}
+        for doc, ground in sorted(grounds.items())
+    }
+
+
+def evidence_of(grounds: Mapping[int, Json | str]) -> Json:
+    """Return the evidence of a decision about documents that were found on these grounds."""
+    return {DOCUMENTS: {str(doc): ground for doc, ground in grounds.items()}} if grounds else {}
+
+
+def ground_of(decision: Decision, doc: int) -> Json | None:
+    """Return the ground of `doc` in the evidence of `decision`, None where it has none."""
+    kept = decision.evidence.get(DOCUMENTS)
+    ground = kept.get(str(doc)) if isinstance(kept, Mapping) else None
+    if isinstance(ground, str):
+        return {"reason": ground}
+    return dict(ground) if isinstance(ground, Mapping) else None
+
+
+def _score(finding: Json) -> float:
+    return float(finding.get("score") or 0.0)
+
+
+def _reasons(finding: Json) -> list[str]:
+    given = finding.get("reasons") or [finding.get("reason")]
+    return [str(each)[:REASON_CHARACTERS] for each in given if each]
+
+
+def _printed(raw: bytes, path: Path, manifest: Manifest) -> list[Json] | None:
+    """Return the findings, suspects or hits in the output of a command; None if it is none."""
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict) or "schema_version" not in value:
+        return None
+    about = value.get("manifest", manifest.fingerprint)
+    if about != manifest.fingerprint:
+        raise MismatchError(
+            f"{path} is about corpus {str(about)[:12]}, this one is {manifest.fingerprint[:12]}, "
+            "where the same numbers are other documents; search this corpus"
+        )
+    found = []
+    for name in ("findings", "suspects", "hits"):
+        rows = value.get(name, [])
+        if not isinstance(rows, list):
+            raise FormatError(f"{path}: {name} is no list; print it anew with --json")
+        for number, row in enumerate(rows, 1):
+            finding = _checked(row, f"{path}: {name} {number}")
+            hit = {"detector": finding.get("kind"), "verdict": True} if name == "hits" else {}
+            found.append(hit | finding)
+    return found
+
+
+def _lines(raw: bytes, path: Path) -> Iterator[Json]:
+    for number, line in enumerate(raw.split(b"\n"), 1):
+        if not line.strip():
+            continue
+        where = f"{path} line {number}"
+        try:
+            finding = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise FormatError(f"{where} is no finding ({error})") from error
+        yield _checked(finding, where)
+
+
+def _checked(finding: object, where: str) -> Json:
+    """Return a finding with an ordinal, a finite score and reasons in words, or refuse it."""
+    if not isinstance(finding, dict) or "doc" not in finding:
+        raise FormatError(f"{where} is no finding: give an object with doc, score and reason")
+    doc, score = finding["doc"], finding.get("score", 0.0)
+    if isinstance(doc, bool) or not isinstance(doc, int) or not 0 <= doc < 1 << 63:
+        raise FormatError(f"{where}: doc is {doc!r}, no ordinal")
+    if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
+        raise FormatError(f"{where}: score is {score!r}, no number")
+    reasons = finding.get("reasons", [])
+    if not isinstance(finding.get("reason", ""), str) or not isinstance(reasons, list):
+        raise FormatError(f"{where}: the reason is no text")
+    return finding
