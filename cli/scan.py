@@ -15,6 +15,7 @@ from ..quarantine.respond.acquittal import Acquittal
 from ..quarantine.respond.operations import branch_of_spike
 from ..quarantine.respond.suspects import find_suspects
 from ..quarantine.search.corpus_scan import examine_documents, scan_corpus
+from ..quarantine.search.duplicates import Duplicates
 from ..quarantine.search.findings import Suspect
 from ..quarantine.search.incident_window import incident_window
 from ..quarantine.search.opinions import panel
@@ -24,6 +25,9 @@ from .documents import DocumentList, load_manifest
 from .incident_options import find, history_option
 from .output import emit, json_option, manifest_option, progress, run_option, say, table
 from .respond_options import corpus_of
+
+MOST_PLACES = 3
+"""Places of a group of copies in its row of the table; --json has up to eight."""
 
 
 @click.command()
@@ -55,8 +59,11 @@ def scan(
     """Rank junk and duplicates in a corpus.
 
     Without options the whole corpus is scanned: binary data, repetition, encoded text, numbers,
-    markup and mojibake are found, with reasons. With --window or --incident the documents are
-    ranked against their controls: a detector that fires as often there explains nothing.
+    markup and mojibake are found, with reasons, and groups of documents with the same bytes, with
+    their shards and first places. Near copies of given documents are found by `similar`.
+
+    With --window or --incident the documents are ranked against their controls: a detector that
+    fires as often there explains nothing. Exact and near copies inside the window count as well.
 
     \b
     Examples:
@@ -75,8 +82,9 @@ def scan(
     if incident is not None:
         _emit_suspects(*_incident(run, incident, manifest, history), limit, as_json)
     elif window is not None:
-        suspects = triage(load_manifest(manifest), window, controls or [])
-        _emit_suspects(suspects, (), limit, as_json)
+        corpus = load_manifest(manifest)
+        suspects = triage(corpus, window, controls or [])
+        _emit_suspects(corpus, suspects, (), limit, as_json)
     else:
         _scan(
             load_manifest(manifest),
@@ -90,16 +98,21 @@ def scan(
 
 def _incident(
     run: Path, incident_id: str, manifest: Path | None, history: int
-) -> tuple[list[Suspect], list[Acquittal]]:
+) -> tuple[Manifest, list[Suspect], list[Acquittal]]:
     opened, incident = find(run, incident_id)
     window = incident_window(incident)
     corpus, branch = corpus_of(opened, manifest), branch_of_spike(incident, opened)
     with Ledger.open(opened) as ledger:
-        return find_suspects(incident, ledger, corpus, window, branch=branch, history=history)
+        found = find_suspects(incident, ledger, corpus, window, branch=branch, history=history)
+    return corpus, *found
 
 
 def _emit_suspects(
-    suspects: list[Suspect], free: Sequence[Acquittal], limit: int, as_json: bool
+    corpus: Manifest,
+    suspects: list[Suspect],
+    free: Sequence[Acquittal],
+    limit: int,
+    as_json: bool,
 ) -> None:
     def render(console: Console) -> None:
         rows = [(s.doc, s.score, s.source, s.loss, "; ".join(s.reasons)) for s in suspects[:limit]]
@@ -108,6 +121,7 @@ def _emit_suspects(
         _say_more(console, len(suspects), limit)
 
     payload = {
+        "manifest": corpus.fingerprint,
         "suspects": [suspect.to_json() for suspect in suspects],
         "acquitted": [each.to_json() for each in free],
     }
@@ -134,11 +148,14 @@ def _scan(
         say(problem)
     findings = report.findings
     payload = {
+        "manifest": manifest.fingerprint,
         "documents": len(docs) if docs is not None else manifest.documents_count,
         "flagged": len({finding.doc for finding in findings if finding.verdict}),
         "findings": [finding.to_json() for finding in findings],
         "problems": problems,
     }
+    if report.duplicates is not None:
+        payload["duplicates"] = report.duplicates.to_json()
 
     def render(console: Console) -> None:
         ranked = sorted(findings, key=lambda f: (not f.verdict, -f.score, f.doc))[:limit]
@@ -147,8 +164,30 @@ def _scan(
         ]
         console.print(table("findings", ["doc", "verdict", "score", "detector", "reason"], rows))
         _say_more(console, len(findings), limit)
+        if report.duplicates is not None:
+            _show_copies(console, report.duplicates, limit)
 
     emit(as_json, payload, render)
+
+
+def _show_copies(console: Console, found: Duplicates, limit: int) -> None:
+    rows = [
+        (
+            group.documents,
+            group.shards,
+            ", ".join(f"{place.doc} in {place.shard}" for place in group.places[:MOST_PLACES]),
+            group.hash,
+        )
+        for group in found.groups[:limit]
+    ]
+    if rows:
+        names = ["documents", "shards", "first places", "content hash"]
+        console.print(table("exact copies", names, rows))
+        _say_more(console, found.count, limit)
+    console.print(
+        f"exact copies: {found.count} groups, {found.copies} documents beyond the first of each; "
+        f"{found.empty} documents are empty"
+    )
 
 
 def _say_more(console: Console, total: int, limit: int) -> None:

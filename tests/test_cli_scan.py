@@ -38,6 +38,19 @@ def test_the_json_validates_and_flags_the_junk(manifest: Path) -> None:
     assert {f["doc"] for f in payload["findings"] if f["verdict"]} == {30, 31}
 
 
+def test_exact_copies_of_the_whole_corpus_are_told(tmp_path: Path) -> None:
+    place = corpus(tmp_path, [*TEXTS[:5], TEXTS[2], *TEXTS[5:9], TEXTS[2]], shards=3).path
+    payload = json.loads(run("--manifest", place, "--json"))
+    Draft202012Validator(load_schema("scan.v1")).validate(payload)
+    found = payload["duplicates"]
+
+    assert (found["count"], found["copies"], found["empty"]) == (1, 2, 0)
+    assert [place["doc"] for place in found["groups"][0]["places"]] == [2, 5, 10]
+    text = run("--manifest", place)
+    assert "2 in part-000.parquet" in text
+    assert "1 groups, 2 documents beyond the first of each" in text
+
+
 def test_some_documents_can_be_named(manifest: Path) -> None:
     payload = json.loads(run("--manifest", manifest, "--docs", "0-3,30", "--json"))
 

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from ...loader.errors import CorpusError
 from .detectors import detect_chunk, panel_findings
+from .duplicates import CopyFinder, Duplicates, Records, copy_records
 from .engine import executor
 from .features import measure
 from .findings import Finding
 from .opinions import Panel
+from .rows import content_hashes
 from .texts import block_chunk, documents_chunk
 from .token_repeats import periods_of, token_findings
 from .usage import Usage, judge, usage_of
@@ -27,21 +29,23 @@ TASK_DOCUMENTS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanPart:
-    """Findings over some blocks, what is usual there, and what went wrong."""
+    """Findings over some blocks, their contents, what is usual there, and what went wrong."""
 
     documents: int
+    contents: tuple[Records, ...]
     findings: tuple[Finding, ...]
     sources: dict[int, str]
     usage: Usage
     problems: tuple[str, ...] = ()
-    failure: str = ""
+    failures: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
 class ScanReport:
-    """All findings in document order, and what went wrong with which detector."""
+    """All findings in document order, the exact copies, and what went wrong with which detector."""
 
     findings: list[Finding] = field(default_factory=list)
+    duplicates: Duplicates | None = None
     problems: list[str] = field(default_factory=list)
 
 
@@ -52,27 +56,33 @@ def scan_corpus(
     advance: Callable[[int], object] | None = None,
     panel: Panel | None = None,
 ) -> ScanReport:
-    """Return the findings over all documents, judged by what is usual for their source.
+    """Return the findings over all documents, judged by what is usual for their source, and copies.
 
     `advance(n)` hears of each n documents scanned; `panel` adds detectors that read the text.
 
     Raises:
         CorpusError: shards could not be read, all of them named; the others were scanned.
     """
-    report, usage, failures = ScanReport(), Usage(), []
+    report, usage = ScanReport(), Usage()
+    failures: set[str] = set()
     sources: dict[int, str] = {}
     tasks = block_tasks(manifest)
-    for part in executor(workers).map_unordered(detect_blocks, tasks, (manifest, panel)):
-        report.findings.extend(part.findings)
-        report.problems.extend(part.problems)
-        sources.update(part.sources)
-        usage.add(part.usage)
-        if part.failure:
-            failures.append(part.failure)
-        if advance is not None:
-            advance(part.documents)
-    if failures:
-        raise CorpusError(f"{len(failures)} parts could not be read: {'; '.join(sorted(failures))}")
+    with CopyFinder(manifest) as copies:
+        for part in executor(workers).map_unordered(detect_blocks, tasks, (manifest, panel)):
+            report.findings.extend(part.findings)
+            report.problems.extend(part.problems)
+            sources.update(part.sources)
+            usage.add(part.usage)
+            failures.update(part.failures)
+            for records in part.contents:
+                copies.add(records)
+            if advance is not None:
+                advance(part.documents)
+        if failures:
+            raise CorpusError(
+                f"{len(failures)} parts could not be read: {'; '.join(sorted(failures))}"
+            )
+        report.duplicates = copies.found()
     report.findings = judge(report.findings, sources, usage.lines())
     report.findings.sort(key=lambda finding: finding.doc)
     report.problems.sort()
@@ -113,52 +123,70 @@ def detect_blocks(blocks: tuple[int, int], broadcast: tuple[Manifest, Panel | No
     """Return the findings over the blocks of a range; a block that cannot be read is a failure."""
     manifest, panel = broadcast
     first, last = (int(manifest.geometry().first_document[block]) for block in blocks)
-    findings: list[Finding] = []
-    problems: list[str] = []
-    usage = Usage()
-    sources: dict[int, str] = {}
-    failure = ""
+    found = []
+    failures = []
     for block in range(*blocks):
         try:
-            found, usual, names, wrong = _block(manifest, block, panel)
+            found.append(_block(manifest, block, panel))
         except CorpusError as error:
-            failure = str(error)
-            continue
-        findings.extend(found)
-        problems.extend(wrong)
-        usage.add(usual)
-        sources.update({finding.doc: names[finding.doc] for finding in found})
+            failures.append(str(error))
+    usage = Usage()
+    for each in found:
+        usage.add(each.usage)
     return ScanPart(
         documents=last - first,
-        findings=tuple(findings),
-        sources=sources,
+        contents=tuple(each.contents for each in found),
+        findings=tuple(finding for each in found for finding in each.findings),
+        sources={
+            finding.doc: each.source_of(finding.doc) for each in found for finding in each.findings
+        },
         usage=usage,
-        problems=tuple(problems),
-        failure=failure,
+        problems=tuple(problem for each in found for problem in each.problems),
+        failures=tuple(failures),
     )
 
 
-def _block(
-    manifest: Manifest, block: int, panel: Panel | None
-) -> tuple[list[Finding], Usage, dict[int, str], list[str]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Block:
+    """What a block of a scan holds; `names` are the sources of its documents from `first` on."""
+
+    first: int
+    names: list[str]
+    contents: Records
+    findings: list[Finding]
+    usage: Usage
+    problems: list[str]
+
+    def source_of(self, doc: int) -> str:
+        return self.names[doc - self.first]
+
+
+def _block(manifest: Manifest, block: int, panel: Panel | None) -> _Block:
     first, last = (int(d) for d in manifest.geometry().first_document[block : block + 2])
     docs = np.arange(first, last, dtype=np.int64)
     names = [manifest.source_names[code] for code in manifest.sources(first, last).tolist()]
-    source_of, found = dict(zip(docs.tolist(), names, strict=True)), []
+    chunk = block_chunk(manifest, block)
+    findings: list[Finding] = []
+    problems: list[str] = []
+    usage = Usage()
     if manifest.has_token_ids:
         data = manifest.open_block(block)
-        found = list(token_findings(data.values, data.offsets, docs))
-    if not manifest.has_text:
-        return found, Usage(), source_of, []
-    chunk = block_chunk(manifest, block)
-    features = measure(chunk)
-    found.extend(detect_chunk(chunk, features, docs))
-    problems: list[str] = []
-    if panel is not None:
-        more, problems = panel_findings(chunk, docs, names, panel)
-        found.extend(more)
-    usage = usage_of(features, names)
-    return found, usage, source_of, problems
+        findings.extend(token_findings(data.values, data.offsets, docs))
+    if manifest.has_text:
+        features = measure(chunk)
+        usage = usage_of(features, names)
+        findings.extend(detect_chunk(chunk, features, docs))
+        if panel is not None:
+            more, problems = panel_findings(chunk, docs, names, panel)
+            findings.extend(more)
+    return _Block(
+        first=first,
+        names=names,
+        contents=copy_records(content_hashes(chunk), first, block),
+        findings=findings,
+        usage=usage,
+        problems=problems,
+    )
 
 
 def block_tasks(manifest: Manifest) -> Iterator[tuple[int, int]]:
