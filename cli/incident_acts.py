@@ -22,6 +22,7 @@ from ..quarantine.respond.orders import check_rewind, check_undecided, unrecorde
 from ..quarantine.respond.resume import check_factors
 from ..quarantine.respond.selection import parse_steps
 from .incident_options import Asked, act_options, log_option, read_watch_plan, said, signals
+from .numbers import FACTOR
 from .output import manifest_option
 from .respond_options import corpus_of
 
@@ -114,8 +115,12 @@ def skip(
 @click.command()
 @act_options
 @log_option
-@click.option("--lr-factor", default=1.0, show_default=True, help="Multiplies the learning rate.")
-@click.option("--clip-factor", default=1.0, show_default=True, help="Multiplies the clip norm.")
+@click.option(
+    "--lr-factor", type=FACTOR, default=1.0, show_default=True, help="Multiplies the learning rate."
+)
+@click.option(
+    "--clip-factor", type=FACTOR, default=1.0, show_default=True, help="Multiplies the clip norm."
+)
 @click.option(
     "--mode", type=click.Choice(["compact", "hold"]), help="What becomes of excluded samples."
 )

@@ -12,6 +12,7 @@ from ..quarantine.respond import exits
 from ..quarantine.respond.drift import drift_evidence
 from ..quarantine.respond.orders import Factors
 from .incident_options import Asked, act_options, said, signals
+from .numbers import FACTOR
 
 REASON = click.option("--reason", required=True, help="Why; kept for ever.")
 
@@ -99,7 +100,7 @@ def recover(asked: Asked, *, reason: str) -> None:
 @click.command("not-data")
 @act_options
 @REASON
-@click.option("--lr-factor", type=float, help="After a rewind: multiplies the learning rate.")
+@click.option("--lr-factor", type=FACTOR, help="After a rewind: multiplies the learning rate.")
 def not_data(
     asked: Asked,
     *,

@@ -33,6 +33,7 @@ from ..quarantine.respond.window import identify as identify_window
 from ..quarantine.search.findings import Suspect
 from ..quarantine.search.incident_window import IncidentWindow
 from .incident_options import Asked, act_options, history_option, log_option, said, signals
+from .numbers import SECONDS
 from .output import acts, emit, json_option, manifest_option, mutation_options, run_option
 from .respond_options import actor_option, corpus_of
 from .telling import tell, tell_options, undelivered
@@ -128,7 +129,7 @@ def _check_steps(onset: int | None, detected: int | None) -> None:
 @click.option("--eval", "command", help="Evaluate the scene and a healthy checkpoint: CMD {spec}.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=SECONDS,
     help="Seconds after which an evaluation and all it started is stopped.",
 )
 @click.option(

@@ -12,6 +12,7 @@ from ..quarantine.respond.operations import branch_of_spike, choose_rewind
 from ..quarantine.respond.telemetry import ledger_series
 from ..quarantine.respond.trial import TRIALS, attach_trial, judge_trial, trial_home, trial_spec
 from .incident_options import Asked, act_options, said
+from .numbers import SECONDS
 from .output import manifest_option, say
 from .respond_options import corpus_of
 
@@ -29,7 +30,7 @@ from .respond_options import corpus_of
 @click.option("--command", required=True, help='The trainer, such as "train.sh {spec} {metrics}".')
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=SECONDS,
     help="Seconds after which the trainer is stopped.",
 )
 def trial(

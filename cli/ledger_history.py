@@ -12,6 +12,7 @@ from ..loader.errors import IntegrityError
 from ..loader.run import Run
 from .ledger_answer import answer
 from .ledger_options import LARGEST, Asked, asks, ended_at_once, limit_option, opened
+from .numbers import Finite
 from .output import emit, json_option, run_option, say, table
 
 TIMELINE_TABLE = (
@@ -137,7 +138,7 @@ def check(*, asked: Asked) -> None:
 @click.argument("query")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True, max=86400),
+    type=Finite(min=0, min_open=True, max=86400),
     default=60,
     show_default=True,
     help="Seconds after which the query is stopped.",

@@ -22,6 +22,7 @@ from ..quarantine.search.similar import run_query
 from ..quarantine.search.warm import warm
 from .documents import DocumentList, load_manifest
 from .incident_options import find
+from .numbers import Finite
 from .output import clean, emit, json_option, manifest_option, progress, run_option, say, table
 from .respond_options import corpus_of
 
@@ -36,7 +37,7 @@ ASKED_AT = (0.3, 0.5, 0.7, 0.8, 0.9)
 @run_option
 @click.option(
     "--threshold",
-    type=click.FloatRange(0.01, 1.0),
+    type=Finite(0.01, 1.0),
     default=NEAR,
     show_default=True,
     help="Least Jaccard index of a near copy.",
