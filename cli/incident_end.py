@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
-import numpy as np
 
 from ..loader.run import Run
-from ..quarantine.diagnose.signals import read_series
 from ..quarantine.ledger import Ledger
 from ..quarantine.respond import response
 from ..quarantine.respond.filing import file as file_incident
@@ -19,8 +18,10 @@ from ..quarantine.respond.outlets import check_outlets, incident_message
 from ..quarantine.respond.resume import trains
 from ..quarantine.respond.selection import parse_steps
 from ..quarantine.respond.telemetry import by_step
-from ..quarantine.respond.watchplan import WatchPlan, evaluate_watch
+from ..quarantine.respond.watched import of_resumed_run, opened_since
+from ..quarantine.respond.watchplan import Series, WatchPlan, evaluate_watch
 from .incident_options import Asked, act_options, log_option, said, signals
+from .numbers import YEAR, Finite
 from .output import manifest_option, say
 from .respond_options import corpus_of
 from .telling import tell, tell_options, undelivered
@@ -32,7 +33,7 @@ from .telling import tell, tell_options, undelivered
 @click.option("--window", metavar="FIRST-LAST", help="Watch these steps, not those of the plan.")
 @click.option(
     "--follow",
-    type=click.FloatRange(min=0.1),
+    type=Finite(min=0.1, max=YEAR),
     metavar="SECONDS",
     help="Look again every so often until the watch is over or no trainer runs any more.",
 )
@@ -78,37 +79,16 @@ def watch(
         ctx.exit(3)
 
 
-def _seen(run: Run, incident: Incident, log: Path | None) -> dict[str, dict[int, float]]:
-    """Return the signals by step, without those of the branch that was left.
-
-    Until a trainer opens the new branch, a log that reaches back to the checkpoint and never
-    stepped back holds the old branch under the new one's numbers.
-    """
+def _seen(run: Run, incident: Incident, log: Path | None) -> Mapping[str, Series]:
+    """Return the signals by step, without those of the branch that was left."""
     series = by_step(signals(run, log))
-    back = incident.require("rewind").summary
-    begins = min((min(values) for values in series.values() if values), default=0)
-    if log is None or _started(incident, run) or begins > back["step"] or _steps_back(log):
-        return series
-    return {
-        name: {step: value for step, value in values.items() if step <= back["step"]}
-        for name, values in series.items()
-    }
-
-
-def _started(incident: Incident, run: Run) -> bool:
-    """Return whether a trainer opened a branch after the rewind."""
-    back, head = incident.require("rewind").summary, run.head()
-    return head is not None and (head.piece, head.step) != (back["piece"], back["step"])
-
-
-def _steps_back(log: Path) -> bool:
-    return any(bool((np.diff(each.steps) <= 0).any()) for each in read_series(log).values())
+    return series if log is None else of_resumed_run(series, log, incident, run)
 
 
 def _follow(run: Run, incident: Incident, plan: WatchPlan, log: Path | None, pause: float) -> None:
     """Look again every `pause` seconds until the watch or the run is over."""
     # A trainer that took its orders and still loads its weights is yet to come.
-    seen = trains(run) or _started(incident, run)
+    seen = trains(run) or opened_since(incident, run) is not None
     while True:
         # Asked before the signals: what a trainer wrote before it ended is looked at.
         now = trains(run)

@@ -6,6 +6,8 @@ import json
 import shlex
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
@@ -192,6 +194,41 @@ def test_a_log_of_the_left_branch_is_no_recurrence_before_the_trainer_starts(
     assert desk.json(*words)["verdict"] == "running"
     log.write_text("\n".join(["step,loss,grad_norm", *rows, *rows[50:66]]))
     assert desk.json(*words, code=3)["verdict"] == "recurrence"
+
+
+def log_of_a_spike(path: Path, *more: str) -> Path:
+    """Write the log of the branch that spiked, which had stepped back once before."""
+    rows = [f"{step},{9.0 if 60 <= step < 66 else 3.0},1.0" for step in range(1, 71)]
+    path.write_text("\n".join(["step,loss,grad_norm", *rows[:20], *rows[9:], *more]))
+    return path
+
+
+def test_a_watch_waits_for_the_first_row_after_the_resume(desk: Desk, tmp_path: Path) -> None:
+    log = log_of_a_spike(tmp_path / "log.csv")
+    words = ("watch", "INC-0001", "--log", str(log), "--yes")
+    desk.go("resume")
+    said = desk.json(*words)
+    assert (said["verdict"], said["seen_to"]) == ("running", 50)
+    assert said["reason"] == "waits for the first loss of step 51 or later"
+
+    with opened_by_a_trainer(desk):
+        assert desk.json(*words) == said | {"next": said["next"]}
+        log_of_a_spike(log, "51,2.9,1.0", "52,2.9,1.0")
+        said = desk.json(*words)
+
+    assert (said["verdict"], said["seen_to"], said["strikes"]) == ("running", 52, [])
+
+
+@contextmanager
+def opened_by_a_trainer(desk: Desk) -> Iterator[None]:
+    """Hold the branch that a trainer has opened by its orders, before its first step."""
+    orders = resume(desk.run)
+    assert orders is not None
+    with ShardLoader(
+        desk.manifest, desk.run.plan(), run=desk.run, batch=2, cursor=orders.cursor, reason="rewind"
+    ) as loader:
+        next(loader)
+        yield
 
 
 def test_commands_of_a_page_are_whole_lines_also_where_the_path_is_long(

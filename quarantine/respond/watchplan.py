@@ -212,6 +212,8 @@ def evaluate_watch(
         return result("recurrence", f"{first.signal} struck again", first.struck)
     if slowest.seen_to < plan.last and not final:
         reason = f"{slowest.signal} was seen to step {slowest.seen_to} of {plan.last}"
+        if slowest.seen_to < plan.first:
+            reason = f"waits for the first {slowest.signal} of step {plan.first} or later"
         return result("running", reason)
     if all(math.isnan(each.level) for each in judged):
         named = ", ".join(levels)
