@@ -34,7 +34,7 @@ from ..quarantine.search.findings import Suspect
 from ..quarantine.search.incident_window import IncidentWindow
 from .incident_options import Asked, act_options, history_option, log_option, said, signals
 from .numbers import SECONDS
-from .output import acts, emit, json_option, manifest_option, mutation_options, run_option
+from .output import acts, emit, json_option, manifest_option, mutation_options, run_option, say
 from .respond_options import actor_option, corpus_of
 from .telling import tell, tell_options, undelivered
 
@@ -252,7 +252,7 @@ def identify(
             controls=window.control_documents,
         )
         suspects, free = find_suspects(
-            incident, ledger, corpus, eaten, branch=source.branch, history=history
+            incident, ledger, corpus, eaten, branch=source.branch, history=history, tell=say
         )
     act = asked.does
     if act:

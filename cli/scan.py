@@ -83,7 +83,7 @@ def scan(
         _emit_suspects(*_incident(run, incident, manifest, history), limit, as_json)
     elif window is not None:
         corpus = load_manifest(manifest)
-        suspects = triage(corpus, window, controls or [])
+        suspects = triage(corpus, window, controls or [], tell=say)
         _emit_suspects(corpus, suspects, (), limit, as_json)
     else:
         _scan(
@@ -103,7 +103,9 @@ def _incident(
     window = incident_window(incident)
     corpus, branch = corpus_of(opened, manifest), branch_of_spike(incident, opened)
     with Ledger.open(opened) as ledger:
-        found = find_suspects(incident, ledger, corpus, window, branch=branch, history=history)
+        found = find_suspects(
+            incident, ledger, corpus, window, branch=branch, history=history, tell=say
+        )
     return corpus, *found
 
 

@@ -97,4 +97,8 @@ def test_a_model_that_fails_stops_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(triage_module, "installed_model", lambda: broken)
     manifest = corpus(tmp_path, [f"{ENGLISH} number {i}" for i in range(30)])
 
-    assert [s for s in triage(manifest, [0], range(1, 30)) if s.verdict] == []
+    told: list[str] = []
+    found = triage(manifest, [0], range(1, 30), tell=told.append)
+
+    assert [suspect for suspect in found if suspect.verdict] == []
+    assert told == ["no languages: RuntimeError('no backend')"]

@@ -152,7 +152,8 @@ def _shares(incident: Incident, manifest: Manifest) -> Shares | None:
 
 
 def _condemned(manifest: Manifest, docs: list[int], controls: list[int]) -> set[int]:
-    return {suspect.doc for suspect in triage(manifest, docs, controls) if suspect.verdict}
+    found = triage(manifest, docs, controls, tell=str)  # identify told what did not work
+    return {suspect.doc for suspect in found if suspect.verdict}
 
 
 def _impact(incident: Incident, run: Run, ledger: Ledger) -> dict[str, Any]:

@@ -67,12 +67,14 @@ def find_suspects(
     *,
     branch: int | None,
     history: int = HISTORY_DOCUMENTS,
+    tell: Callable[[str], object] = warn_of,
 ) -> tuple[list[Suspect], list[Acquittal]]:
     """Rank the window's documents against its controls; free the copies that were not to blame.
 
     Args:
         branch: the branch piece that spiked.
         history: documents eaten before the window that its copies are compared with; 0: none.
+        tell: hears of detectors that cannot be used or failed; else a RuntimeWarning says it.
 
     Returns:
         The suspects, the most suspicious first, and who of them was acquitted; none without text.
@@ -80,7 +82,7 @@ def find_suspects(
     if not manifest.has_text:
         return [], []
     losses = document_losses(OnBranch(ledger, branch), window.first, window.last)
-    suspects = triage(manifest, window.docs, window.controls, losses=losses)
+    suspects = triage(manifest, window.docs, window.controls, losses=losses, tell=tell)
     return acquit_suspects(
         suspects,
         ledger,

@@ -15,7 +15,7 @@ from .duplicates import CopyFinder, Duplicates, Records, copy_records
 from .engine import executor
 from .features import measure
 from .findings import Finding
-from .opinions import Panel
+from .opinions import Failure, Panel, merged
 from .rows import content_hashes
 from .texts import block_chunk, documents_chunk
 from .token_repeats import periods_of, token_findings
@@ -29,14 +29,17 @@ TASK_DOCUMENTS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanPart:
-    """Findings over some blocks, their contents, what is usual there, and what went wrong."""
+    """Findings over some blocks, their contents, what is usual there, and what went wrong.
+
+    `failed` are detectors, `failures` say which blocks could not be read.
+    """
 
     documents: int
     contents: tuple[Records, ...]
     findings: tuple[Finding, ...]
     sources: dict[int, str]
     usage: Usage
-    problems: tuple[str, ...] = ()
+    failed: tuple[Failure, ...] = ()
     failures: tuple[str, ...] = ()
 
 
@@ -65,12 +68,13 @@ def scan_corpus(
     """
     report, usage = ScanReport(), Usage()
     failures: set[str] = set()
+    failed: list[Failure] = []
     sources: dict[int, str] = {}
     tasks = block_tasks(manifest)
     with CopyFinder(manifest) as copies:
         for part in executor(workers).map_unordered(detect_blocks, tasks, (manifest, panel)):
             report.findings.extend(part.findings)
-            report.problems.extend(part.problems)
+            failed.extend(part.failed)
             sources.update(part.sources)
             usage.add(part.usage)
             failures.update(part.failures)
@@ -85,7 +89,7 @@ def scan_corpus(
         report.duplicates = copies.found()
     report.findings = judge(report.findings, sources, usage.lines())
     report.findings.sort(key=lambda finding: finding.doc)
-    report.problems.sort()
+    report.problems = [str(failure) for failure in merged(failed)]
     return report
 
 
@@ -112,8 +116,9 @@ def examine_documents(
     if manifest.has_text:
         report.findings.extend(detect_chunk(chunk, measure(chunk), ordinals))
         if panel is not None:
-            found, report.problems = panel_findings(chunk, ordinals, sources, panel)
+            found, failed = panel_findings(chunk, ordinals, sources, panel)
             report.findings.extend(found)
+            report.problems = [str(failure) for failure in merged(failed)]
     place = {doc: i for i, doc in enumerate(ordinals.tolist())}
     report.findings.sort(key=lambda finding: place[finding.doc])
     return report
@@ -141,7 +146,7 @@ def detect_blocks(blocks: tuple[int, int], broadcast: tuple[Manifest, Panel | No
             finding.doc: each.source_of(finding.doc) for each in found for finding in each.findings
         },
         usage=usage,
-        problems=tuple(problem for each in found for problem in each.problems),
+        failed=merged(failure for each in found for failure in each.failed),
         failures=tuple(failures),
     )
 
@@ -155,7 +160,7 @@ class _Block:
     contents: Records
     findings: list[Finding]
     usage: Usage
-    problems: list[str]
+    failed: list[Failure]
 
     def source_of(self, doc: int) -> str:
         return self.names[doc - self.first]
@@ -167,7 +172,7 @@ def _block(manifest: Manifest, block: int, panel: Panel | None) -> _Block:
     names = [manifest.source_names[code] for code in manifest.sources(first, last).tolist()]
     chunk = block_chunk(manifest, block)
     findings: list[Finding] = []
-    problems: list[str] = []
+    failed: list[Failure] = []
     usage = Usage()
     if manifest.has_token_ids:
         data = manifest.open_block(block)
@@ -177,7 +182,7 @@ def _block(manifest: Manifest, block: int, panel: Panel | None) -> _Block:
         usage = usage_of(features, names)
         findings.extend(detect_chunk(chunk, features, docs))
         if panel is not None:
-            more, problems = panel_findings(chunk, docs, names, panel)
+            more, failed = panel_findings(chunk, docs, names, panel)
             findings.extend(more)
     return _Block(
         first=first,
@@ -185,7 +190,7 @@ def _block(manifest: Manifest, block: int, panel: Panel | None) -> _Block:
         contents=copy_records(content_hashes(chunk), first, block),
         findings=findings,
         usage=usage,
-        problems=problems,
+        failed=failed,
     )
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .columns import TextChunk, text_chunks
 from .features import Features, measure
 from .findings import DECISIVE, Finding, Suspect
-from .opinions import Panel
+from .opinions import Failure, Panel
 from .rules import BUILT_IN
 from .spans import SEARCHED
 
@@ -72,12 +72,12 @@ def detect_chunk(
 
 def panel_findings(
     chunk: TextChunk, docs: NDArray[np.int64], sources: Sequence[str], panel: Panel
-) -> tuple[list[Finding], list[str]]:
+) -> tuple[list[Finding], list[Failure]]:
     """Return the findings of text detectors over one chunk, and what went wrong."""
     found: list[Finding] = []
-    problems: list[str] = []
+    failures: list[Failure] = []
     for row, doc in enumerate(docs.tolist()):
-        findings, failures = panel.examine(doc, chunk.text(row), sources[row])
+        findings, failed = panel.examine(doc, chunk.text(row), sources[row])
         found.extend(findings)
-        problems.extend(failures)
-    return found, problems
+        failures.extend(failed)
+    return found, failures

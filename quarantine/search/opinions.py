@@ -1,24 +1,30 @@
 """Detectors that read the text itself: the interface for third parties, and how they are found.
 
 A package adds one with an entry point in the group `shardward.detectors` that names a
-`TextDetector` or a function returning one. A detector that fails is reported and left out; the
-scan goes on.
+`TextDetector` or a function returning one. A detector that fails on a document, or says what means
+nothing, is reported; the scan goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
+from operator import index
 from typing import Protocol, runtime_checkable
 
 from ...loader.errors import UsageError
-from .findings import Finding, Opinion
+from .findings import DECISIVE, Finding, Opinion
 from .foreign import ForeignFailure, foreign
 from .quality import GopherQuality
 from .residue import TemplateResidue
+from .rules import BUILT_IN
 
 GROUP = "shardward.detectors"
+TAKEN = {rule.name for rule in BUILT_IN} | {"token-period", "copies", "unusual-language"}
+_NAME = re.compile(r"[a-z0-9-]+")
 
 
 @runtime_checkable
@@ -42,15 +48,29 @@ class TextDetector(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A detector failed on `count` documents; `error` is what it said on the first, `doc`."""
+
+    detector: str
+    doc: int
+    error: str
+    count: int = 1
+
+    def __str__(self) -> str:
+        more = f"; and on {self.count - 1} more" if self.count > 1 else ""
+        return f"detector {self.detector} failed on document {self.doc}: {self.error}{more}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
     """The text detectors in use, and what was wrong with the others."""
 
     detectors: tuple[TextDetector, ...] = ()
     problems: tuple[str, ...] = ()
 
-    def examine(self, doc: int, text: str, source: str) -> tuple[list[Finding], list[str]]:
+    def examine(self, doc: int, text: str, source: str) -> tuple[list[Finding], list[Failure]]:
         """Return the findings on one document, and what went wrong with which detector."""
-        findings, problems = [], []
+        findings, failures = [], []
         for detector in self.detectors:
             try:
                 with foreign():
@@ -58,8 +78,8 @@ class Panel:
                     if opinion is not None:
                         findings.append(_finding(doc, detector, opinion, len(text)))
             except ForeignFailure as error:
-                problems.append(f"detector {detector.name} failed on document {doc}: {error}")
-        return findings, problems
+                failures.append(Failure(detector=detector.name, doc=doc, error=str(error)))
+        return findings, failures
 
 
 def panel(points: Sequence[EntryPoint] | None = None) -> Panel:
@@ -71,25 +91,58 @@ def panel(points: Sequence[EntryPoint] | None = None) -> Panel:
             with foreign():
                 loaded = point.load()
                 detector = loaded() if callable(loaded) else loaded
-                if not isinstance(detector, TextDetector):
-                    raise UsageError("it has no name, version, family or examine")
+                _check(detector, TAKEN | {known.name for known in found})
                 found.append(detector)
         except ForeignFailure as error:
             problems.append(f"detector {point.name} of {point.value} cannot be used: {error}")
     return Panel(detectors=tuple(found), problems=tuple(problems))
 
 
+def merged(failures: Iterable[Failure]) -> tuple[Failure, ...]:
+    """Return one failure for each detector, the earliest, with the count of all."""
+    found: dict[str, Failure] = {}
+    for failure in failures:
+        known = found.get(failure.detector, failure)
+        count = failure.count if known is failure else known.count + failure.count
+        found[failure.detector] = replace(
+            min(known, failure, key=lambda each: each.doc), count=count
+        )
+    return tuple(found[name] for name in sorted(found))
+
+
+def _check(detector: object, taken: set[str]) -> None:
+    if not isinstance(detector, TextDetector):
+        raise UsageError("it has no name, version, family or examine")
+    name, version, family = detector.name, detector.version, detector.family
+    if not (isinstance(name, str) and _NAME.fullmatch(name)):
+        raise UsageError(f"its name {name!r} is not lower-case words joined by dashes")
+    if name in taken:
+        raise UsageError(f"there is a detector {name!r} already")
+    if not isinstance(version, int) or version < 1 or not (isinstance(family, str) and family):
+        raise UsageError(
+            f"version {version!r} and family {family!r} are not a number from 1 on and a word"
+        )
+
+
 def _finding(doc: int, detector: TextDetector, opinion: Opinion, length: int) -> Finding:
-    if any(end > length for _, end in opinion.spans):
-        raise UsageError(f"spans {opinion.spans} go beyond the {length} characters of the text")
+    if not isinstance(opinion, Opinion):
+        raise UsageError(f"it returned {type(opinion).__name__}, not an Opinion or None")
+    spans = tuple((index(start), index(end)) for start, end in opinion.spans)
+    if any(end > length for _, end in spans):
+        raise UsageError(f"spans {spans} go beyond the {length} characters of the text")
+    if not (isinstance(opinion.reason, str) and opinion.reason):
+        raise UsageError(f"the reason is {opinion.reason!r}, not a text")
+    values = {str(name): float(value) for name, value in opinion.values.items()}
+    if not all(map(math.isfinite, values.values())):
+        raise UsageError(f"the values {values} are not all finite")
     return Finding(
         doc=doc,
         detector=detector.name,
         version=detector.version,
         family=detector.family,
-        score=opinion.score,
-        verdict=opinion.decides and opinion.score >= 0.5,
+        score=float(opinion.score),
+        verdict=bool(opinion.decides) and opinion.score >= DECISIVE,
         reason=opinion.reason,
-        spans=opinion.spans,
-        values=opinion.values,
+        spans=spans,
+        values=values,
     )

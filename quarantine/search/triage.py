@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,8 @@ from .findings import DECISIVE, Finding, Suspect
 from .foreign import ForeignFailure, foreign
 from .language import UnusualLanguage, installed_model, usual_languages
 from .near import Pair, pairs_within
-from .opinions import Panel, panel
+from .opinions import Failure, Panel, merged, panel
+from .similar import warn_of
 from .texts import documents_chunk
 from .token_repeats import periods_of
 
@@ -50,11 +51,13 @@ def triage(
     control_docs: Sequence[int] | NDArray[np.int64],
     *,
     losses: Mapping[int, float] | None = None,
+    tell: Callable[[str], object] = warn_of,
 ) -> list[Suspect]:
     """Return the window's suspects, the most suspicious first.
 
     `losses` are per-document losses where the ledger has them. A document that is in both windows
-    counts as a control.
+    counts as a control. `tell` hears of each detector that cannot be used or failed; else a
+    RuntimeWarning says it.
 
     Raises:
         NotFound: a document is outside the corpus.
@@ -66,8 +69,10 @@ def triage(
     window, names = documents_chunk(manifest, window_ids)
     controls, usual_names = documents_chunk(manifest, control_ids)
     opinions = _panel(controls, usual_names)
-    found = _findings(manifest, window, window_ids, names, opinions)
-    usual = _findings(manifest, controls, control_ids, usual_names, opinions)
+    found, failed = _findings(manifest, window, window_ids, names, opinions)
+    usual, failed_too = _findings(manifest, controls, control_ids, usual_names, opinions)
+    for problem in (*opinions.problems, *merged(failed + failed_too)):
+        tell(str(problem))
     weights = _weigh(found, usual, len(window_ids), len(control_ids))
     weighed = list(zip(found, weights, strict=True))
     if len(window_ids) <= MOST_COMPARED:
@@ -82,12 +87,13 @@ def triage(
 
 def _panel(controls: TextChunk, sources: Sequence[str]) -> Panel:
     """Return all text detectors, that of languages too where a model is installed and works."""
-    known, identify = panel(), installed_model()
-    if identify is None:
-        return known
-    texts = [controls.text(row) for row in range(len(controls))]
+    known = panel()
     try:
         with foreign():
+            identify = installed_model()
+            if identify is None:
+                return known
+            texts = [controls.text(row) for row in range(len(controls))]
             usual = usual_languages(texts, sources, identify)
     except ForeignFailure as error:
         return replace(known, problems=(*known.problems, f"no languages: {error}"))
@@ -101,12 +107,13 @@ def _findings(
     docs: NDArray[np.int64],
     sources: Sequence[str],
     opinions: Panel,
-) -> list[Finding]:
+) -> tuple[list[Finding], list[Failure]]:
     periods = periods_of(manifest, docs)
     if not manifest.has_text:
-        return periods
+        return periods, []
     found = [*periods, *detect_chunk(chunk, measure(chunk), docs)]
-    return found + panel_findings(chunk, docs, sources, opinions)[0]
+    more, failed = panel_findings(chunk, docs, sources, opinions)
+    return found + more, failed
 
 
 def copies(
