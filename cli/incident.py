@@ -27,7 +27,8 @@ from .incident_exits import EXITS
 from .incident_look import LOOK
 from .incident_options import find
 from .incident_trial import trial
-from .output import acts, clean, emit, json_option, mutation_options, run_option, table
+from .output import acts, clean, emit, json_option, mutation_options, run_option, say, table
+from .telling import said_of, undelivered
 
 MOST_COMMAND = 8000
 """Characters of a command to type; a path may have 4096, and quoting makes it longer."""
@@ -204,7 +205,8 @@ def deliver(
 ) -> None:
     """Send again what receivers did not take; exit 1 while something is left.
 
-    Without --yes the messages and what became of them are shown.
+    Without --yes the messages and what became of them are shown. A message that was refused holds
+    up none; it is sent again until its receiver takes a later one, which supersedes it.
 
     \b
     Examples:
@@ -214,15 +216,17 @@ def deliver(
     _, found = find(run, incident_id)
     act = acts(yes=yes, dry_run=dry_run)
     sent = deliver_outbox(found) if act else outbox(found)
+    left = undelivered(sent)
 
     def render(out: Console) -> None:
-        rows = [[each.outlet, each.state, each.tries, each.reply] for each in sent]
-        out.print(table("Outbox", ("outlet", "state", "tries", "reply"), rows))
-        if not act and any(each.state != "delivered" for each in sent):
+        names = ("outlet", "action", "state", "tries", "reply")
+        out.print(table("Outbox", names, [[getattr(each, n) for n in names] for each in sent]))
+        if left and not act:
             out.print("say --yes to send what is left")
 
-    emit(as_json, {"done": act, "sent": sent}, render)
-    if act and any(each.state != "delivered" for each in sent):
+    emit(as_json, {"done": act, "sent": sent, "undelivered": left}, render)
+    if act and left:
+        say(said_of(sent))
         ctx.exit(1)
 
 

@@ -21,6 +21,6 @@ class Finite(click.FloatRange):
         return number
 
 
-ANY = Finite()
+SCORE = Finite(min=0)
 FACTOR = Finite(min=0, min_open=True)
 SECONDS = Finite(min=0, min_open=True, max=YEAR)

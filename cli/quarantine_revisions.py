@@ -33,7 +33,7 @@ from ..quarantine.respond.revisions import (
     publish_revision,
 )
 from ..quarantine.respond.status import Decision
-from .numbers import ANY
+from .numbers import SCORE
 from .output import (
     acts,
     emit,
@@ -255,7 +255,7 @@ def export_(*, run: Path, manifest: Path | None, reasons: bool) -> None:
     help="What scan or similar printed with --json, or JSON lines with doc, detector, score.",
 )
 @click.option("--detector", help="Only findings of this detector.")
-@click.option("--min-score", type=ANY, help="Only findings with at least this score.")
+@click.option("--min-score", type=SCORE, help="Only findings with at least this score.")
 @click.option("--verdict", is_flag=True, help="Only findings whose verdict is yes.")
 @click.option(
     "--as",

@@ -29,16 +29,30 @@ def tell(
     What is not delivered is warned of on standard error: the act is done, and nobody was called.
     """
     sent = post(incident, message, outlets, repository=repository) if outlets else []
-    left = undelivered(sent)
-    if left:
+    if undelivered(sent):
         click.echo(
-            f"warning: {', '.join(left)} did not take a message, so nobody may know of this; "
-            f"the act itself is done; send again: incident deliver {incident.id} --yes",
+            f"warning: {said_of(sent)}, so nobody may know of this; the act itself is done; send "
+            f"again: incident deliver {incident.id} --yes",
             err=True,
         )
-    return sent, "".join(f"\n  {each.outlet}: {each.state}, {each.reply}" for each in sent)
+    return sent, "".join(
+        f"\n  {each.outlet} {each.action}: {each.state}, {each.reply}" for each in sent
+    )
 
 
 def undelivered(sent: Sequence[Delivery]) -> list[str]:
-    """Return the outlets that did not take all their messages, for JSON answers."""
-    return sorted({each.outlet for each in sent if each.state != "delivered"})
+    """Return the outlets to which something is left to send, for JSON answers."""
+    return sorted({each.outlet for each in _left(sent)})
+
+
+def said_of(sent: Sequence[Delivery]) -> str:
+    """Return in words which messages were refused, and which did not get through."""
+    words = {"failed": "refused", "pending": "did not take"}
+    return "; ".join(
+        f"{each.outlet} {words[each.state]} the {each.action} ({each.reply})"
+        for each in _left(sent)
+    )
+
+
+def _left(sent: Sequence[Delivery]) -> list[Delivery]:
+    return [each for each in sent if each.state in ("pending", "failed")]

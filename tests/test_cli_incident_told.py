@@ -40,11 +40,11 @@ def test_a_person_is_called_when_it_opens_and_is_confirmed_and_told_when_it_is_f
         ("confirm", "INC-0001"),
     ):
         result = desk.type(*words, "--to", "pagerduty", "--yes", env=env)
-        assert "pagerduty: delivered" in result.output, result.output
+        assert "trigger: delivered" in result.output, result.output
     desk.json("not-data", "INC-0001", "--reason", "the learning rate", "--yes")
     result = desk.type("file", "INC-0001", "--to", "pagerduty", "--yes", env=env)
 
-    assert "pagerduty: delivered" in result.output, result.output
+    assert "resolve: delivered" in result.output, result.output
     assert [b["event_action"] for b in receiver.bodies] == ["trigger", "trigger", "resolve"]
     assert len({b["dedup_key"] for b in receiver.bodies}) == 1
 
@@ -94,7 +94,7 @@ def test_a_page_while_the_receiver_is_down_is_kept_and_delivered_first(
     env = secrets(receiver)
     receiver.answers = [(503, {})]
     opened = desk.type("open", "--onset", "60", "--to", "pagerduty", "--yes", env=env)
-    assert (opened.exit_code, "pagerduty: pending" in opened.output) == (0, True)
+    assert (opened.exit_code, "pagerduty trigger: pending" in opened.output) == (0, True)
     assert desk.json("show", "INC-0001")["state"] == "opened"
 
     waiting = desk.type("deliver", "INC-0001", env=env)
@@ -122,7 +122,7 @@ def test_an_act_whose_message_was_refused_is_done_and_says_that_nobody_was_calle
     ):
         result = desk.type(*words, "--to", "webhook", "--yes", "--json", env=env)
         assert (result.exit_code, json.loads(result.stdout)["undelivered"]) == (0, ["webhook"])
-        assert "warning: webhook did not take a message" in result.stderr
+        assert "warning: webhook refused the trigger (status 400)" in result.stderr
     desk.json("not-data", "INC-0001", "--reason", "the learning rate", "--yes")
     receiver.answers = [(200, {})]
 
@@ -130,3 +130,30 @@ def test_an_act_whose_message_was_refused_is_done_and_says_that_nobody_was_calle
 
     assert json.loads(result.stdout)["undelivered"] == []
     assert "warning" not in result.stderr
+
+
+def test_a_refused_trigger_is_named_once_and_holds_up_neither_the_rest_nor_the_exit_code(
+    desk: Desk, receiver: Receiver
+) -> None:
+    env = secrets(receiver)
+    receiver.answers = [(403, {})]
+    desk.type("open", "--onset", "60", "--to", "pagerduty", "--yes", env=env)
+    desk.json("dismiss", "INC-0001", "--reason", "the logger restarted", "--yes")
+    receiver.answers = [(403, {}), (503, {})]
+    desk.type("file", "INC-0001", "--to", "pagerduty", "--to", "slack", "--yes", env=env)
+    receiver.answers = [(403, {}), (200, {})]
+
+    first = desk.type("deliver", "INC-0001", "--yes", env=env)
+    receiver.requests.clear()
+    second = desk.type("deliver", "INC-0001", "--yes", "--json", env=env)
+
+    assert first.exit_code == 1
+    assert "pagerduty refused the trigger (status 403)" in first.stderr
+    assert "slack" not in first.stderr
+    sent = json.loads(second.stdout)["sent"]
+    assert [(each["outlet"], each["action"], each["state"]) for each in sent] == [
+        ("pagerduty", "trigger", "superseded"),
+        ("pagerduty", "resolve", "delivered"),
+        ("slack", "resolve", "delivered"),
+    ]
+    assert (second.exit_code, receiver.requests) == (0, [])

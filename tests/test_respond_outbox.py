@@ -12,7 +12,7 @@ from helpers_outlets import Receiver, message, quiet, secrets
 from shardward.loader.errors import UsageError
 from shardward.quarantine.respond import response, sending
 from shardward.quarantine.respond.incident import Incident, IncidentStore
-from shardward.quarantine.respond.outlets import Delivery, deliver, page_message, post
+from shardward.quarantine.respond.outlets import Delivery, deliver, outbox, page_message, post
 from shardward.quarantine.respond.sending import Reply
 
 
@@ -142,7 +142,9 @@ def test_a_refused_trigger_is_not_sent_after_the_resolve_that_was_taken(
 
     sent = deliver(incident, environment=secrets(receiver), pause=quiet)
 
-    assert [each.state for each in sent] == ["failed", "delivered"]
+    assert [each.state for each in sent] == ["superseded", "delivered"]
+    assert [each.state for each in outbox(incident)] == ["superseded", "delivered"]
+    assert "status 403; a later message was taken" in sent[0].reply
     assert not receiver.requests
 
 

@@ -60,12 +60,15 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """One message to one outlet: `state` is pending, delivered or failed; `reply` its last.
+    """One message to one outlet: `action` triggers or resolves, `reply` is the receiver's last.
 
-    `tries` counts the requests that were sent for it, retries and searches among them.
+    `state` is pending, delivered, failed where it was refused, or superseded where it was refused
+    and the receiver has taken a later one, so that it is not sent again. `tries` counts the
+    requests that were sent for it, retries and searches among them.
     """
 
     outlet: str
+    action: str
     name: str
     state: str
     reply: str
@@ -173,14 +176,10 @@ def deliver(
 ) -> list[Delivery]:
     """Try everything in the outbox that was not delivered; delivered messages are never resent."""
     environment = os.environ if environment is None else environment
-    lanes: dict[tuple[str, str | None], list[_Kept]] = {}
     with exclusive_lock(incident.path / OUTBOX / "lock"):
-        for path in sorted((incident.path / OUTBOX).glob("*.message.json")):
-            kept = _read(path)
-            lanes.setdefault((kept.value["outlet"], kept.value["repository"]), []).append(kept)
         sent = [
             delivery
-            for lane in lanes.values()
+            for lane in _lanes(incident)
             for delivery in _deliver_lane(lane, environment, transport, pause)
         ]
     return sorted(sent, key=lambda delivery: delivery.name)
@@ -188,8 +187,8 @@ def deliver(
 
 def outbox(incident: Incident) -> list[Delivery]:
     """Return every message kept for the incident and what is known of it; nothing is sent."""
-    paths = sorted((incident.path / OUTBOX).glob("*.message.json"))
-    return [kept.delivery(kept.state, kept.reply) for kept in map(_read, paths)]
+    known = [each for lane in _lanes(incident) for each in _known(lane)]
+    return sorted(known, key=lambda delivery: delivery.name)
 
 
 @dataclass(slots=True)
@@ -225,6 +224,7 @@ class _Kept:
     def delivery(self, state: str, reply: str) -> Delivery:
         return Delivery(
             outlet=self.value["outlet"],
+            action=self.value["action"],
             name=self.path.name,
             state=state,
             reply=reply,
@@ -249,6 +249,26 @@ def _read(path: Path) -> _Kept:
     )
 
 
+def _lanes(incident: Incident) -> list[list[_Kept]]:
+    """Return the messages of each receiver, in the order in which they were made."""
+    lanes: dict[tuple[str, str | None], list[_Kept]] = {}
+    for path in sorted((incident.path / OUTBOX).glob("*.message.json")):
+        kept = _read(path)
+        lanes.setdefault((kept.value["outlet"], kept.value["repository"]), []).append(kept)
+    return list(lanes.values())
+
+
+def _known(lane: Sequence[_Kept]) -> list[Delivery]:
+    """Return what is known of the messages up to the last that was taken, and of those after it."""
+    taken = max((i for i, kept in enumerate(lane) if kept.state == "delivered"), default=-1)
+    return [
+        kept.delivery("superseded", f"{kept.reply}; a later message was taken")
+        if index < taken and kept.state == "failed"
+        else kept.delivery(kept.state, kept.reply)
+        for index, kept in enumerate(lane)
+    ]
+
+
 def _deliver_lane(
     lane: Sequence[_Kept],
     environment: Mapping[str, str],
@@ -261,12 +281,10 @@ def _deliver_lane(
     old "trigger" after a "resolve" would open the incident for ever.
     """
     taken = max((i for i, kept in enumerate(lane) if kept.state == "delivered"), default=-1)
-    sent: list[Delivery] = []
+    sent = _known(lane)[: taken + 1]
     reference = next((kept.reference for kept in reversed(lane) if kept.reference), "")
-    for index, kept in enumerate(lane):
-        if index <= taken:
-            sent.append(kept.delivery(kept.state, kept.reply))
-        elif sent and sent[-1].state == "pending":
+    for kept in lane[taken + 1 :]:
+        if sent and sent[-1].state == "pending":
             sent.append(kept.delivery("pending", "waits for an earlier message"))
         else:
             done = _deliver_one(kept, reference, environment, transport, pause)

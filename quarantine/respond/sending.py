@@ -11,6 +11,8 @@ import time
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,7 +21,10 @@ from ...loader.errors import UsageError
 # Seconds from the connection to the last byte of the answer, however slowly it drips.
 TIMEOUT = 10.0
 PAUSES = (0.5, 1.0, 2.0, 4.0)
+MOST_PAUSE = 20.0
+"""The longest pause in seconds that a receiver may ask for; whoever asks for more is left alone."""
 MOST_BYTES = 4 << 20
+MOST_WAIT = 1e9
 _RETRYABLE = frozenset((408, 425, 429, 500, 502, 503, 504))
 
 
@@ -27,13 +32,15 @@ _RETRYABLE = frozenset((408, 425, 429, 500, 502, 503, 504))
 class Reply:
     """What came back; status 0 means that no answer came, `words` says why.
 
-    `reference` is what the receiver calls the thing that was made or changed, where it says so.
+    `reference` is what the receiver calls the thing that was made or changed, where it says so;
+    `wait` how many seconds it asks to be left alone, 0 where it does not say.
     """
 
     status: int
     body: bytes
     words: str
     reference: str = ""
+    wait: float = 0.0
 
     @property
     def ok(self) -> bool:
@@ -42,8 +49,9 @@ class Reply:
 
     @property
     def retryable(self) -> bool:
-        """Whether trying again may help."""
-        return self.status == 0 or self.status in _RETRYABLE
+        """Whether trying again may help; GitHub says 403 where it asks to wait."""
+        limited = self.status == 403 and self.wait > 0
+        return self.status == 0 or self.status in _RETRYABLE or limited
 
 
 Transport = Callable[[str, str, bytes | None, Mapping[str, str]], Reply]
@@ -60,6 +68,9 @@ def send_with_retries(
 ) -> Reply:
     """Send `body` as JSON; retry what may pass, with pauses of 0.5, 1, 2 and 4 seconds or so.
 
+    A receiver that asks for a longer pause, with Retry-After, gets it; one that asks for more than
+    20 seconds is not tried again now.
+
     Raises:
         UsageError: the URL is not http or https, or it or a header cannot be sent.
     """
@@ -69,10 +80,10 @@ def send_with_retries(
     sender, wait = transport or send, pause or time.sleep
     reply = sender(method, url, data, headers)
     for seconds in PAUSES:
-        if not reply.retryable:
+        if not reply.retryable or reply.wait > MOST_PAUSE:
             break
         # A little disorder, so that many runs do not knock in step.
-        wait(seconds * random.uniform(0.8, 1.2))  # noqa: S311
+        wait(max(seconds * random.uniform(0.8, 1.2), reply.wait))  # noqa: S311
         reply = sender(method, url, data, headers)
     return reply
 
@@ -93,7 +104,7 @@ def send(method: str, url: str, data: bytes | None, headers: Mapping[str, str]) 
             headers={"Content-Type": "application/json", "User-Agent": "shardward", **headers},
         )
         with _opener().open(request, timeout=TIMEOUT) as answer:
-            return _reply(answer.status, answer.read(MOST_BYTES))
+            return _reply(answer.status, answer.read(MOST_BYTES), answer.headers["Retry-After"])
     except OSError as error:
         return _no_answer(error)
     except (ValueError, http.client.InvalidURL):
@@ -179,5 +190,21 @@ def _opener() -> urllib.request.OpenerDirector:
     return urllib.request.build_opener(_AsItIs, _PlainHandler, _SecureHandler)
 
 
-def _reply(status: int, body: bytes) -> Reply:
-    return Reply(status=status, body=body, words=f"status {status}")
+def _reply(status: int, body: bytes, retry_after: str | None) -> Reply:
+    wait = _seconds(retry_after or "")
+    asked = f", asks to wait {wait:.0f} s" if wait else ""
+    return Reply(status=status, body=body, words=f"status {status}{asked}", wait=wait)
+
+
+def _seconds(retry_after: str) -> float:
+    """Return the seconds that a Retry-After means, a number or a date; 0 where it means nothing."""
+    text = retry_after.strip()
+    if text.isascii() and text.isdigit():
+        return min(float(text), MOST_WAIT)
+    try:
+        until = parsedate_to_datetime(text)
+        # A date without a zone is one of UTC, as all dates of HTTP are.
+        left = until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)
+    except (ValueError, OverflowError):
+        return 0.0
+    return max(0.0, left.total_seconds())
