@@ -59,10 +59,11 @@ def load_passed(run: Path, revision: Revision, plan_id: str, epoch: int) -> Pass
     return counts
 
 
-def counts_reader(run: Path | None, revision: Revision, plan_id: str) -> CountsReader:
-    """Return what reads the counts of `revision` from `run`, each epoch once."""
-    if run is None or not revision.number:
+def counts_reader(revision: Revision, plan_id: str) -> CountsReader:
+    """Return what reads the counts of `revision` from where it was loaded, each epoch once."""
+    if revision.home is None:
         return no_counts
+    run = Path(revision.home)
 
     @lru_cache(maxsize=64)
     def read(epoch: int) -> PassedCounts | None:

@@ -54,6 +54,8 @@ class Revision:
         decisions_head: hash of the decision that the revision was made from; None for none.
         decisions_count: number of decisions up to it.
         created: time of publishing, ISO 8601; not part of the digest.
+        home: directory of the run that it was loaded from, where what was counted for it lies too;
+            None for one that was made. It is not stored.
     """
 
     number: int
@@ -65,6 +67,7 @@ class Revision:
     decisions_head: str | None = None
     decisions_count: int = 0
     created: str = ""
+    home: str | None = None
 
     def __post_init__(self) -> None:
         if self.number < 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from .errors import IntegrityError, NotFound
@@ -52,7 +53,7 @@ def load_revision(run: Path, number: int, *, manifest: str, digest: str | None =
             f"{header} has digest {revision.digest}, expected {digest or expected}; "
             "the file was changed after publishing, so restore it from a copy"
         )
-    return revision
+    return replace(revision, home=str(run))
 
 
 def list_revisions(run: Path) -> dict[int, Path]:

@@ -7,6 +7,7 @@ when the process dies. Its content says who holds it, for the message the second
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import os
 import socket
@@ -95,6 +96,10 @@ def take_slot(path: Path, launch: str) -> RankSlot:
     try:
         guarded = _lock(handle)
         holder = read_holder(path)
+        if not guarded and holder is not None and holder.pid == os.getpid():
+            # A loader that nobody refers to any more may lie in a cycle, such as of a traceback.
+            gc.collect()
+            guarded, holder = _lock(handle), read_holder(path)
         if holder is not None and (guarded is None or (not guarded and _alive(holder))):
             raise _busy(path, holder)
         if guarded is None:
@@ -159,9 +164,13 @@ def _alive(holder: Holder) -> bool:
 
 
 def _busy(path: Path, holder: Holder) -> Busy:
-    who = "this process" if holder.pid == os.getpid() else f"process {holder.pid}"
+    if holder.pid == os.getpid():
+        return Busy(
+            f"this process is training on this run already and holds {path}; call close() on the "
+            "loader that it made before: its name still holds it, after an exception too"
+        )
     return Busy(
-        f"{who} on {holder.host} is training on this run and holds {path}; "
+        f"process {holder.pid} on {holder.host} is training on this run and holds {path}; "
         "stop it or close its loader first, or wait for it to end"
     )
 

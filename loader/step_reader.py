@@ -62,6 +62,9 @@ class StepReader:
     def close(self) -> None:
         """Stop reading; twice is harmless."""
         self._closed = True
+        if self._stream is not None:
+            # A read that waits for its store would be waited for in turn.
+            self._stream.feed.loader.close()
         if self._prefetcher is not None:
             self._prefetcher.close()
         if self._stream is not None:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from .batch import Batch
 from .cursor import Cursor, Mode
 from .cursor_check import check_recorded
+from .dropped import close_when_dropped
 from .errors import ShardwardError, UsageError
 from .journal import JournalWriter
 from .manifest import Manifest
@@ -90,6 +91,7 @@ class ShardLoader:
     piece: int | None = None
     """Branch piece that is recorded, None without a run."""
     _failure: ShardwardError | None = None
+    _has_ended = False
 
     def __init__(
         self,
@@ -148,9 +150,9 @@ class ShardLoader:
             self._source, self.place, prefetch_bytes=prefetch_bytes, stall_seconds=stall_seconds
         )
         self._micro_batches: Iterator[Batch] = iter(())
-        self._transform, self._has_ended = transform, False
         self._warnings = StepWarnings(self._source.revision.number)
-        self.stats, self._ranks = LoaderStats(), RankCheck()
+        self._transform, self.stats, self._ranks = transform, LoaderStats(), RankCheck()
+        close_when_dropped(self, self._reader, self._recorder)
 
     def _check(self, loaded: Cursor, **named: str | None) -> None:
         """Refuse options and sizes that do not go together, before anything is opened."""
@@ -218,8 +220,7 @@ class ShardLoader:
 
     @cached_property
     def _counts(self) -> CountsReader:
-        path = None if self.run is None else self.run.path
-        return counts_reader(path, self._source.revision, self.plan.plan_id)
+        return counts_reader(self._source.revision, self.plan.plan_id)
 
     @cached_property
     def _estimate(self) -> StepEstimate:

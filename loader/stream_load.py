@@ -165,7 +165,9 @@ def load_loader_revision(
         chosen = revision
         if run is not None and chosen.number:
             # What a checkpoint names must be there when the checkpoint is loaded.
-            load_revision(run.path, chosen.number, manifest=plan.fingerprint, digest=chosen.digest)
+            chosen = load_revision(
+                run.path, chosen.number, manifest=plan.fingerprint, digest=chosen.digest
+            )
     else:
         number = cursor.revision if revision is None else revision
         digest = cursor.revision_digest if number == cursor.revision else None

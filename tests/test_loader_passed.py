@@ -25,7 +25,7 @@ from shardward.loader.packing import WindowTable
 from shardward.loader.passed import PassedCounts, count_passed, touched_windows
 from shardward.loader.passed_store import load_passed, passed_path, publish_passed
 from shardward.loader.plan import Plan
-from shardward.loader.revision_store import publish_revision_files
+from shardward.loader.revision_store import load_revision, publish_revision_files
 from shardward.loader.step_count import count_steps
 from shardward.loader.walk import EpochEnd, Place, Walker
 from shardward.schemas import load_schema
@@ -158,8 +158,9 @@ def published(manifest: Manifest, plan: Plan, run: Run) -> Revision:
     return revision
 
 
+@pytest.mark.parametrize("recorded", [True, False])
 def test_a_loader_with_stored_counts_knows_its_length_and_finds_its_last_step(
-    corpus: tuple[Manifest, Plan, Run], monkeypatch: pytest.MonkeyPatch
+    corpus: tuple[Manifest, Plan, Run], monkeypatch: pytest.MonkeyPatch, recorded: bool
 ) -> None:
     manifest, plan, run = corpus
     revision = published(manifest, plan, run)
@@ -174,7 +175,10 @@ def test_a_loader_with_stored_counts_knows_its_length_and_finds_its_last_step(
         return original(order, number)
 
     monkeypatch.setattr(EpochOrder, "window", window)
-    with ShardLoader(manifest, plan, batch=4, run=run, revision=1) as loader:
+    given: Any = {"run": run, "revision": revision}
+    if not recorded:
+        given = {"revision": load_revision(run.path, 1, manifest=manifest.fingerprint)}
+    with ShardLoader(manifest, plan, batch=4, **given) as loader:
         assert loader.count_steps().exact
         assert (loader.total_steps, len(loader)) == (steps[-1][0], len(steps))
         last = loader.preview(loader.total_steps)

@@ -1,0 +1,150 @@
+"""A loader that nobody closed: its run is free and its threads are gone once nothing names it."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from helpers_loader import arrow_corpus
+
+from shardward.loader import Manifest, Plan, Run, ShardLoader
+from shardward.loader.dropped import close_when_dropped
+from shardward.loader.errors import Busy
+
+Make = Callable[..., ShardLoader]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    blocks = [[f"block {b} text {t} " * 4 for t in range(40)] for b in range(8)]
+    manifest: Manifest = arrow_corpus(tmp_path, blocks, shards=2)
+    plan: Plan = manifest.plan(seed=3, seq_len=16, window_blocks=2)
+    run = Run.create(tmp_path / "run", plan=plan, manifest_path=manifest.path)
+    return lambda **options: ShardLoader(
+        manifest, plan, run=run, batch=4, **{"prefetch_bytes": 1, "reason": "trial", **options}
+    )
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+@pytest.mark.parametrize("steps", [0, 3])
+def test_a_dropped_loader_frees_its_run_and_ends_its_threads(
+    make: Make, threads: int, steps: int
+) -> None:
+    before = set(threading.enumerate())
+    loader = make(threads=threads)
+    for _ in range(steps):
+        next(loader)
+    assert set(threading.enumerate()) > before
+    del loader
+
+    assert set(threading.enumerate()) <= before
+    with make() as again:
+        assert next(again).step == 1
+
+
+def test_a_loader_in_a_cycle_is_collected_by_the_next_start(make: Make) -> None:
+    gc.disable()
+    try:
+        loader = make()
+        next(loader)
+        vars(loader)["itself"] = loader
+        del loader
+        make().close()
+    finally:
+        gc.enable()
+
+
+def test_a_loader_that_still_has_a_name_is_told_of(make: Make) -> None:
+    loader = make()
+    with pytest.raises(Busy, match=r"call close\(\) on the loader that it made before"):
+        make()
+    loader.close()
+    make().close()
+
+
+def test_a_loader_may_be_collected_by_a_thread_of_its_own(make: Make) -> None:
+    before = set(threading.enumerate())
+    loader = make(threads=2)
+    next(loader)
+    own = next(one for one in threading.enumerate() if one.name == "shardward-prefetch")
+    vars(loader)["itself"] = loader
+    del loader
+    collector = threading.Thread(target=gc.collect, name=own.name)
+    collector.start()
+    collector.join()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10.0)
+
+    assert set(threading.enumerate()) <= before
+    make().close()
+
+
+class Part:
+    """Says in a pipe that it was closed."""
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe = pipe
+
+    def close(self) -> None:
+        """Say so."""
+        os.write(self._pipe, b"closed")
+
+
+def test_a_forked_child_closes_nothing_of_its_parent() -> None:
+    ours, theirs = os.pipe()
+    owner = Part(theirs)
+    close_when_dropped(owner, Part(theirs))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the runner has threads
+        child = os.fork()
+    if child == 0:
+        del owner
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.write(theirs, b"parent ")
+    del owner
+
+    assert os.read(ours, 99) == b"parent closed"
+    os.close(ours)
+    os.close(theirs)
+
+
+OUTAGE = """
+import logging, pathlib, sys, threading
+from shardward.loader import Manifest, Run, ShardLoader
+
+home, waiting = pathlib.Path(sys.argv[1]), threading.Event()
+handler = logging.Handler()
+handler.emit = lambda record: waiting.set()
+logging.getLogger("shardward").addHandler(handler)
+manifest, run = Manifest.load(home / "manifest"), Run.open(home / "run")
+(home / "data").rename(home / "gone")
+loader = ShardLoader(manifest, run.plan(), run=run, batch=4, threads=2, patience=600.0)
+threading.excepthook = lambda told: None  # the consumer is told that the store is away
+threading.Thread(target=next, args=(loader, None), daemon=True).start()
+assert waiting.wait(60.0)
+raise SystemExit("the training has failed")
+"""
+
+
+def test_a_program_that_ends_in_an_outage_does_not_wait_for_the_store(
+    make: Make, tmp_path: Path
+) -> None:
+    make().close()
+    ended = subprocess.run(
+        [sys.executable, "-c", OUTAGE, str(tmp_path)],
+        stderr=subprocess.PIPE,
+        timeout=60.0,
+        text=True,
+        check=False,
+    )
+
+    assert (ended.returncode, ended.stderr) == (1, "the training has failed\n")
+    assert (tmp_path / "run" / "locks" / "rank-0-0.lock").read_bytes() == b""
