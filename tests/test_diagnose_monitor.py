@@ -278,4 +278,4 @@ def test_a_slow_divergence_begins_where_a_flat_curve_is_left(seed: int) -> None:
     climbs = [event for event in monitor.pages if event.kind == "divergence"]
 
     assert climbs
-    assert all(2900 <= event.onset <= 3000 for event in climbs)
+    assert all(2900 <= (event.drift_since or 0) <= 3000 for event in climbs)

@@ -14,13 +14,16 @@ WANDERS = 6.0
 REARM = 0.3
 # A median of 32 points hardly moves in four.
 EVERY = 4
+# Points by which the median of 32 lags behind a jump.
+LAG = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Climb:
-    """A slow divergence: where it began, the level before it and the level now."""
+    """A slow divergence: where it began, where it had risen, the level before it and now."""
 
     since: int
+    risen: int
     best: float
     level: float
     noise: float
@@ -88,7 +91,7 @@ class ClimbRule:
         if not (self._armed and long_enough):
             return None
         self._armed = False
-        return Climb(since=self._near_step, best=self._best, level=level, noise=noise)
+        return Climb(since=self._near_step, risen=since, best=self._best, level=level, noise=noise)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the rule's state as JSON."""

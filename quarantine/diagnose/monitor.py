@@ -14,7 +14,7 @@ from ...loader.errors import FormatError
 from .classic import DualAverage
 from .config import MonitorConfig
 from .context import WATCHED, Context, Settling
-from .divergence import ClimbRule
+from .divergence import LAG, ClimbRule
 from .events import Event
 from .extras import Extras
 from .numerics import is_finite
@@ -216,7 +216,10 @@ class Monitor:
         climb = self._climb.update(step, loss, self._rule.yardstick.memory.correlation)
         if climb is None or self._rule.recovery is not None or self._diverged is not None:
             return []
-        climbed = self._records.climbed(step, loss, climb)
+        reach = LAG * self._rule.spacing()
+        climbed = self._records.climbed(step, loss, climb, reach)
+        if climbed.number != self._records.next_number:
+            return [climbed]
         event = self._repeats.judge(climbed, {}, height=climb.level - climb.best)
         return [event, *self._regrouped()]
 

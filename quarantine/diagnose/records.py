@@ -75,8 +75,21 @@ class Records:
         event = self.plain("context_change", step, note=what, signals=(signal,), onset=since)
         return event.changed(peak_step=since)
 
-    def climbed(self, step: int, loss: float, climb: Climb) -> Event:
-        """Return the slow divergence that `climb` is."""
+    def climbed(self, step: int, loss: float, climb: Climb, reach: int) -> Event:
+        """Return the slow divergence that `climb` is.
+
+        `reach` steps is how far the smoothed loss lags behind. Where a spike that was told as
+        recovered began the climb, it was not: the divergence is that spike.
+        """
+        spike = self._latest_spike()
+        if spike is not None and climb.since - reach <= spike.onset <= climb.risen:
+            note = "it dipped, but the smoothed loss has not come back since"
+            return spike.changed(
+                kind="divergence",
+                end=None,
+                drift_since=climb.since,
+                note=f"{spike.note}; {note}",
+            )
         return Event(
             number=self.next_number,
             kind="divergence",
@@ -90,6 +103,10 @@ class Records:
             drift_since=climb.since,
             note="the smoothed loss has climbed away from its best",
         )
+
+    def _latest_spike(self) -> Event | None:
+        spikes = (each for each in reversed(self._events.values()) if each.kind == "spike")
+        return next((each for each in spikes if each.page), None)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the events as JSON, apart from the NaN and infinity that one may hold."""

@@ -17,6 +17,10 @@ from .yardstick import Point, Yardstick
 
 CALM_Z = 2.5
 CALM_POINTS = 3
+# A level that stays high dips under the calm height now and then, by chance; the median of the
+# last points does not.
+BACK_Z = 2.0
+BACK_POINTS = 12
 # A relapse is a rise after at least half of the first rise has healed.
 HEALED = 0.5
 
@@ -41,7 +45,7 @@ class Recovery:
                 peak=point.loss, peak_step=point.step, z=max(self.event.z, point.z)
             )
         self._calm = [*self._calm, point.step] if point.z < CALM_Z else []
-        if len(self._calm) >= CALM_POINTS:
+        if len(self._calm) >= CALM_POINTS and self._is_back(yardstick):
             return [self._heal(yardstick)]
         if self._relapsed(yardstick):
             return self._reopen(yardstick, number)
@@ -67,6 +71,10 @@ class Recovery:
         self.open = False
         self.event = self.event.changed(end=self._calm[0])
         return self.event
+
+    def _is_back(self, yardstick: Yardstick) -> bool:
+        last = list(self._lasting)[-BACK_POINTS:]
+        return median(yardstick.loss.score(step, loss) for step, loss in last) < BACK_Z
 
     def _overdue(self, point: Point) -> bool:
         return (
