@@ -14,7 +14,7 @@ from shardward.loader.order import EpochOrder, Layout
 from shardward.loader.run import Run
 from shardward.loader.stream import ShardLoader
 from shardward.loader.topology import Topology
-from shardward.quarantine.ledger import EFFECTIVE, Ledger
+from shardward.quarantine.ledger import ALL, EFFECTIVE, Ledger
 from shardward.quarantine.ledger.step_answer import step_from_journals
 
 
@@ -112,9 +112,10 @@ def test_verify_reads_its_records_in_parts(tmp_path: Path, monkeypatch: pytest.M
     assert (result.records, result.differences) == (2 * last, ())
 
 
+@pytest.mark.parametrize("record", ["documents", "runs"])
 @pytest.mark.parametrize("damaged_on", [(), (1,), (0, 1)])
 def test_a_block_that_only_some_ranks_masked_is_a_problem_with_its_step(
-    tmp_path: Path, damaged_on: tuple[int, ...]
+    tmp_path: Path, damaged_on: tuple[int, ...], record: Any
 ) -> None:
     manifest = corpus(tmp_path)
     plan = manifest.plan(seed=3, seq_len=32, window_blocks=2)
@@ -126,14 +127,17 @@ def test_a_block_that_only_some_ranks_masked_is_a_problem_with_its_step(
         shard.write_bytes(data.replace(b"text", b"tent") if rank in damaged_on else data)
         with ShardLoader(
             Manifest.load(manifest.path), plan, run=run, batch=BATCH, on_corrupt="hold", epochs=2,
-            topology=Topology(dp_rank=rank, dp_size=2), launch="two",
+            topology=Topology(dp_rank=rank, dp_size=2), launch="two", record=record,
         ) as loader:  # fmt: skip
             targets.append([])
             for batch in loader:
                 targets[rank].append(batch.global_target_tokens)
                 loader.observe(batch.step)
     with Ledger.open(run) as ledger:
-        problems = ledger.check()
+        problems, every = ledger.check(), ledger.check(ALL)
+    manifest.path.rename(tmp_path / "gone")
+    with Ledger.open(run) as ledger:
+        unsure = ledger.check()
 
     differ = [
         step
@@ -143,3 +147,11 @@ def test_a_block_that_only_some_ranks_masked_is_a_problem_with_its_step(
     assert bool(differ) == (damaged_on == (1,))
     assert [each.kind for each in problems] == ["masked_on_some_ranks"] * bool(differ)
     assert all(each.rank == 1 and each.serious and each.step in differ for each in problems)
+    assert every == problems
+    if record == "runs":
+        assert [(each.rank, each.serious) for each in unsure] == [
+            (rank, False) for rank in damaged_on
+        ]
+        assert all("--manifest" in each.message for each in unsure)
+    else:
+        assert unsure == problems

@@ -59,10 +59,15 @@ _RANKS = _Rule(
     words="rank {rank} recorded positions {first_position} to {end_position} of epoch {epoch} for "
     "step {step}, rank {lowest} positions {its_first} to {its_end} of epoch {its_epoch}",
 )
+MASKED = "masked_on_some_ranks"
+_MASKED_WORDS = (
+    "rank {rank} could not read block {block} and masked it, rank {reader} trained on its "
+    "documents at step {step}, so their global_target_tokens are not the same there"
+)
 # The record of a rank has no denominator of the loss. Where one masked a block and another trained
 # on the documents of it, theirs differ.
 _MASKED = _Rule(
-    kind="masked_on_some_ranks",
+    kind=MASKED,
     query="WITH lost AS (SELECT piece, rank, min(step) AS since, "
     "TRY_CAST(content->>'block' AS BIGINT) AS block, "
     "TRY_CAST(content->>'first_document' AS BIGINT)::HUGEINT AS low, "
@@ -75,8 +80,7 @@ _MASKED = _Rule(
     "WHERE NOT EXISTS (FROM lost o WHERE o.piece = s.piece AND o.rank = s.rank "
     "AND o.block = l.block AND o.since <= s.step) "
     "GROUP BY l.piece, l.rank, l.block ORDER BY step, l.piece, l.rank, l.block",
-    words="rank {rank} could not read block {block} and masked it, rank {reader} trained on its "
-    "documents at step {step}, so their global_target_tokens are not the same there",
+    words=_MASKED_WORDS,
 )
 _TWICE_RECORDED = _Rule(
     kind="recorded_twice",
@@ -155,6 +159,11 @@ RULES = (
     _MISSING_SAMPLES,
     _DAMAGE,
 )
+
+
+def masked_words(*, rank: int, block: int, reader: int, step: int) -> str:
+    """Return what `check` says of a block that only `rank` masked at `step`."""
+    return _MASKED_WORDS.format(rank=rank, block=block, reader=reader, step=step)
 
 
 def check(database: Database, spans: tuple[Span, ...], *, limit: int = 100) -> tuple[Problem, ...]:

@@ -55,6 +55,13 @@ class Deriver:
         window = int(order.window_of_documents(np.array([doc], dtype=np.int64))[0])
         return int(order.window_starts[window]), int(order.window_starts[window + 1])
 
+    def block_documents(self, block: int) -> Int64Array:
+        """Return the ordinals of the documents in `block`, none for one outside the corpus."""
+        first = self._layout.geometry.first_document
+        if not 0 <= block < len(first) - 1:
+            return np.empty(0, dtype=np.int64)
+        return np.arange(first[block], first[block + 1], dtype=np.int64)
+
     def segments(self, piece: Piece, epoch: int, positions: Int64Array) -> pa.Table:
         """Return what `piece` delivered at `positions` as rows of `DERIVED_COLUMNS`, in order."""
         exclusion = self._exclusion(piece.revision, piece.mode)
@@ -122,12 +129,7 @@ class Deriver:
 
     def _without(self, exclusion: Exclusion, blocks: tuple[int, ...]) -> Exclusion:
         """Return `exclusion` with the documents of `blocks` blanked; their positions stay."""
-        first = self._layout.geometry.first_document
-        docs = [
-            np.arange(first[block], first[block + 1], dtype=np.int64)
-            for block in blocks
-            if 0 <= block < len(first) - 1
-        ]
+        docs = [self.block_documents(block) for block in blocks]
         known = exclusion.revision
         wider = Exclusion(known, plan_id=self.plan.plan_id, mode=exclusion.mode)
         wider.documents = np.union1d(known.documents, concatenate(docs))

@@ -17,6 +17,7 @@ from .export import export
 from .history import diff, stats, timeline
 from .journal_health import journal_problems
 from .ledger_file import LedgerFile
+from .masked import masked_in_runs
 from .names import excerpts, with_names
 from .places import shard_of, shard_steps, source_steps
 from .repair import repairing
@@ -200,6 +201,7 @@ class Ledger(LedgerFile):
         spans = self.spans(branch)
         parts = [(span,) for span in spans] if view_of(branch).everything else [spans]
         found = [problem for part in parts for problem in check(self.database, part)]
+        found += masked_in_runs(self.database, spans, self.run.pieces(), self._deriver)
         return tuple(dict.fromkeys([*found, *journal_problems(self.database, self.run)]))
 
     @repairing
