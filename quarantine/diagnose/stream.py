@@ -1,7 +1,7 @@
 """The rows of a log as the observations that they are: one for each loss, in the order of logging.
 
-What a tracker logged in several rows of one step is put together where the rows stand next to the
-row of the loss.
+What a tracker logged in several rows of one step is put together where the rows stand near the row
+of the loss, without another loss between them. Where the log is cut into chunks changes nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 from .cells import Column
 from .reader import Chunk
+
+# Rows that what belongs to a loss may be away from it.
+NEAR = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,15 +62,23 @@ def observations(chunks: Iterable[Chunk], *, merge: bool) -> Iterator[Observatio
 
 
 def _cut(chunk: Chunk) -> tuple[Chunk, Chunk]:
-    """Hold back the last rows of one step: more of them may follow."""
-    steps, first = chunk.steps, len(chunk.steps) - 1
+    """Hold back the last loss, which others of its step may follow, and the rows around it.
+
+    The rows before it are in both parts, since some belong to it and some to the loss before.
+    """
+    steps, count = chunk.steps, len(chunk.steps)
     loss = chunk.columns.get("loss")
-    if loss is not None and steps[loss.rows[-1]] == steps[-1]:
-        others = np.flatnonzero(steps[loss.rows] != steps[-1])
-        first = int(loss.rows[others[-1] + 1 if len(others) else 0])
-    others = np.flatnonzero(steps[:first] != steps[-1])
-    first = int(others[-1]) + 1 if len(others) else 0
-    return _slice(chunk, 0, first), _slice(chunk, first, len(steps))
+    if loss is None:
+        return _slice(chunk, 0, 0), _slice(chunk, max(0, count - NEAR), count)
+    last = int(loss.rows[-1])
+    others = np.flatnonzero(steps[loss.rows] != steps[last])
+    place = int(others[-1]) + 1 if len(others) else 0
+    first = int(loss.rows[place])
+    before = int(loss.rows[place - 1]) + 1 if place else 0
+    held = _slice(chunk, max(before, first - NEAR), min(count, last + 1 + NEAR))
+    if count > last + 1 + NEAR:
+        held = _joined(held, _slice(chunk, max(last + 1 + NEAR, count - NEAR), count))
+    return _slice(chunk, 0, first), held
 
 
 def _slice(chunk: Chunk, first: int, end: int) -> Chunk:
@@ -119,9 +130,16 @@ def _nearest(
         return np.arange(len(losses))
     before = np.searchsorted(losses, rows, side="right") - 1
     after = np.minimum(before + 1, len(losses) - 1)
-    fits_before = (before >= 0) & (steps[losses[np.maximum(before, 0)]] == steps[rows])
-    fits_after = steps[losses[after]] == steps[rows]
+    fits_before = (before >= 0) & _fit(rows, losses[np.maximum(before, 0)], steps)
+    fits_after = _fit(rows, losses[after], steps)
     return np.where(fits_before, before, np.where(fits_after, after, -1))
+
+
+def _fit(
+    rows: NDArray[np.int64], losses: NDArray[np.int64], steps: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return which of `rows` has the step of the row in `losses` beside it, and stands near."""
+    return (steps[losses] == steps[rows]) & (np.abs(losses - rows) <= NEAR)
 
 
 def _latest(column: Column) -> Column:
