@@ -23,6 +23,7 @@ from .blocks import BlockData, joined, token_dtype
 from .byte_text import ByteTable
 from .errors import CorpusError, MissingExtra, UsageError
 from .formats import canonical_json, sha256_hex
+from .piece_text import PieceTable
 from .sources.columns import check_token_range
 from .tokenizer_identity import TokenizerIdentity
 
@@ -33,7 +34,7 @@ HF_GRAMMAR = "hf:FILE"
 
 
 class HfTokenizer:
-    """A `tokenizer.json`, with a separator and a pad id added after its own vocabulary.
+    """A `tokenizer.json`, with a separator and a pad id added after its own highest id.
 
     No special tokens of its own are put around documents, since packing separates them.
 
@@ -54,7 +55,7 @@ class HfTokenizer:
             )
         self._definition = definition
         self._workers = workers or min(MOST_WORKERS, os.cpu_count() or 1)
-        own = int(_load(definition).get_vocab_size(with_added_tokens=True))
+        own = _own_ids(_load(definition))
         facts = {"name": "hf", "definition": sha256_hex(definition), "separator": own}
         self._identity = TokenizerIdentity(
             name="hf",
@@ -112,15 +113,7 @@ class HfTokenizer:
             CorpusError: an id is beyond the vocabulary.
         """
         check_token_range(tokens, self._identity.vocabulary, "document in", 0)
-        table = _byte_table(self._definition, self._identity.vocabulary)
-        if table is not None:
-            return table.decode(tokens)
-        library = _load(self._definition)
-        return joined(
-            text.encode()
-            for batch in _batches(tokens)
-            for text in library.decode_batch(batch, skip_special_tokens=False)
-        )
+        return _decoder(self._definition, self._identity.vocabulary).decode(tokens)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_pool": None}
@@ -143,6 +136,12 @@ class HfTokenizer:
             if high > low or high == low == 0 == len(text):
                 offsets = text.offsets[low : high + 1]
                 yield text.values[offsets[0] : offsets[-1]].tobytes(), offsets - offsets[0]
+
+
+def _own_ids(library: Any) -> int:
+    """Return the first id after all of the vocabulary's, which may leave ids out."""
+    vocabulary = library.get_vocab(with_added_tokens=True)
+    return max(len(vocabulary), 1 + max(vocabulary.values(), default=-1))
 
 
 def _batches(tokens: BlockData) -> Iterable[list[list[int]]]:
@@ -171,9 +170,36 @@ def _load(definition: bytes) -> Any:
         ) from error
 
 
+class _Decoder:
+    """Decodes by a table where there can be one, else by the library.
+
+    A table of pieces costs as much as decoding its vocabulary twice, so it is made after that many
+    tokens.
+    """
+
+    def __init__(self, definition: bytes, vocabulary: int) -> None:
+        self._library = _load(definition)
+        self._vocabulary = vocabulary
+        self._table: ByteTable | PieceTable | None = ByteTable.of(self._library, vocabulary)
+        self._until_table = 2 * vocabulary
+
+    def decode(self, tokens: BlockData) -> BlockData:
+        if self._table is None and self._until_table > 0:
+            self._until_table -= len(tokens.values)
+            if self._until_table <= 0:
+                self._table = PieceTable.of(self._library, self._vocabulary)
+        if self._table is not None:
+            return self._table.decode(tokens)
+        return joined(
+            text.encode()
+            for batch in _batches(tokens)
+            for text in self._library.decode_batch(batch, skip_special_tokens=False)
+        )
+
+
 @lru_cache(maxsize=2)
-def _byte_table(definition: bytes, vocabulary: int) -> ByteTable | None:
-    return ByteTable.of(_load(definition), vocabulary)
+def _decoder(definition: bytes, vocabulary: int) -> _Decoder:
+    return _Decoder(definition, vocabulary)
 
 
 def _encode(

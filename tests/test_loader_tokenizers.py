@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers_loader import write_parquet
+from helpers_tokens import token_corpus
 
 from shardward.loader import Manifest, ShardLoader, build_manifest
 from shardward.loader.blocks import BlockData
@@ -114,3 +115,25 @@ def test_a_file_that_is_no_tokenizer_is_refused(definition: Path) -> None:
 
     with pytest.raises(UsageError, match=r"give a tokenizer\.json"):
         resolve_tokenizer(f"hf:{definition}")
+
+
+def test_separator_and_pad_come_after_the_highest_id_of_a_vocabulary_with_gaps(
+    tmp_path: Path,
+) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    words = tokenizers.models.WordLevel({"[UNK]": 0, "the": 1, "cat": 7, "sat": 9}, "[UNK]")
+    library = tokenizers.Tokenizer(words)
+    library.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    library.save(str(tmp_path / "made.json"))
+    spec = f"hf:{tmp_path / 'made.json'}"
+    write_parquet(tmp_path / "texts" / "a.parquet", {"text": ["the cat sat", "sat"]})
+    texts = build_manifest([str(tmp_path / "texts")], tmp_path / "t", tokenizer=spec)
+    ids = token_corpus(tmp_path, [[1, 7, 9], [9, 11]], spec)
+
+    identity = texts.header.tokenizer
+    assert (identity.vocabulary, identity.separator, identity.pad) == (12, 10, 11)
+    with ShardLoader(texts, texts.plan(seed=1, seq_len=6), batch=1) as loader:
+        assert sorted(next(loader).tokens[0].tolist()) == [1, 7, 9, 9, 10, 10]
+    assert ids.documents([0, 1])["text"].to_pylist() == ["the cat sat", "sat"]
+    with pytest.raises(CorpusError, match=r"part-001\.parquet row 0 holds token 12, outside"):
+        token_corpus(tmp_path / "beyond", [[1], [12]], spec)
