@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,12 @@ from ..quarantine.respond import response
 from ..quarantine.respond.acquittal import Acquittal
 from ..quarantine.respond.command import Spec, command_line, run_command
 from ..quarantine.respond.drift import evaluations_json
-from ..quarantine.respond.evaluation import evaluation_specs, merge_evaluations
+from ..quarantine.respond.evaluation import (
+    compared,
+    evaluation_specs,
+    merge_evaluations,
+    read_evaluation,
+)
 from ..quarantine.respond.incident import Incident, IncidentStore
 from ..quarantine.respond.measures import Comparison
 from ..quarantine.respond.on_branch import on_branch_of
@@ -156,6 +162,10 @@ def confirm(
 
     "insufficient" is an answer; the incident then stays open until --accept says why.
 
+    --eval wants one number or more, in a JSON object or JSON lines, under any name. Names such as
+    "ppl" and "accuracy" say which way is worse, for others --worse does. The answer says which were
+    used.
+
     \b
     Examples:
       shardward incident confirm INC-0001 --yes
@@ -190,6 +200,9 @@ def confirm(
     what = f"record the checklist: {checklist.verdict}" + _items(checklist)
     what += f"\n  would first run {command}" if command and not act else ""
     facts = {**checklist.to_json()}
+    if evals:
+        facts["evaluated"] = compared(evals, worse)
+        what += _evaluated(facts["evaluated"], worse)
     if act:
         sent, told = tell(incident, page_message(incident, opened.run_id), outlets, repository)
         facts.update(sent=sent, undelivered=undelivered(sent))
@@ -202,6 +215,18 @@ def _items(checklist: Checklist) -> str:
     return "".join(f"\n  {i.signal}: {words[i.agrees]}, {i.note}" for i in checklist.items)
 
 
+def _evaluated(rows: Sequence[Mapping[str, Any]], worse: Mapping[str, object]) -> str:
+    """Return in words by which metrics the checkpoints were judged, and which could not judge."""
+    told = ""
+    for row in rows:
+        name, way = row["metric"], row["worse"]
+        sides = ", ".join(f"{row[side]:g} {side}" for side in ("healthy", "scene") if side in row)
+        known = f"{way} is worse" if way else f"say which way is worse: --worse {name}=lower"
+        told += f"\n  evaluated by {name} ({known}): {sides}"
+    missed = sorted(set(worse) - {row["metric"] for row in rows})
+    return told + "".join(f"\n  --worse {name}: no such metric was evaluated" for name in missed)
+
+
 def _specs(run: Run, incident: Incident, command: str) -> dict[str, Spec]:
     """Return what `command` is to evaluate; refused where it cannot be run."""
     command_line(command, Path("spec.json"), Path("metrics.jsonl"))
@@ -212,7 +237,13 @@ def _evaluate(
     incident: Incident, specs: Mapping[str, Spec], command: str, timeout: float | None
 ) -> dict[str, dict[str, Series]]:
     return {
-        name: run_command(command, spec, incident.path / "work" / f"eval-{name}", timeout=timeout)
+        name: run_command(
+            command,
+            spec,
+            incident.path / "work" / f"eval-{name}",
+            timeout=timeout,
+            read=partial(read_evaluation, step=spec.first),
+        )
         for name, spec in specs.items()
     }
 

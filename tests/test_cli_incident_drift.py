@@ -153,3 +153,65 @@ def test_a_command_that_cannot_evaluate_is_refused_in_the_preview_too(
     for more in ((), ("--yes",)):
         result = desk.type("confirm", "INC-0001", "--eval", command, *more)
         assert (result.exit_code, "must name {spec}" in result.stderr) == (2, True)
+
+
+def writing(home: Path, text: str) -> str:
+    """Return the command of a harness that writes `text`; {v} is 0.6 healthy and 0.2 later."""
+    (home / "write.py").write_text(
+        "import json, sys\n"
+        "value = 0.6 if json.load(open(sys.argv[1]))['first'] < 60 else 0.2\n"
+        f"open(sys.argv[2], 'w').write({text!r}.replace('<v>', str(value)))\n"
+    )
+    return f"{sys.executable} {home / 'write.py'} {{spec}} {{metrics}}"
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "name", "way", "judged"),
+    [
+        ('{"mmlu": <v>}', ("--worse", "mmlu=lower"), "mmlu", "lower is worse", "agrees"),
+        ('{"mmlu": <v>}', ("--worse", "mmlu=higher"), "mmlu", "higher is worse", "does not agree"),
+        ('{"mmlu": <v>}', (), "mmlu", "say which way is worse: --worse mmlu=lower", "cannot say"),
+        ('{\n"task": "x",\n"em_acc": <v>, "ok": true}\n', (), "em_acc", "lower is worse", "agrees"),
+        ('{"step": 1, "f1": 9}\n\n{"step": 2, "f1": <v>}\n', (), "f1", "lower is worse", "agrees"),
+    ],
+)
+def test_any_number_is_a_metric_and_the_answer_says_which_was_used(
+    tmp_path: Path,
+    manifest: Manifest,
+    text: str,
+    more: tuple[str, ...],
+    name: str,
+    way: str,
+    judged: str,
+) -> None:
+    desk = EvalDesk(tmp_path, manifest, logged="eval/loss", spike=True)
+    desk.json("open", "--onset", "60", "--detected", "62", "--yes")
+
+    result = desk.type("confirm", "INC-0001", "--eval", writing(tmp_path, text), *more, "--yes")
+
+    told = " ".join(result.stdout.split())
+    assert f"evaluated by {name} ({way}): 0.6 healthy, 0.2 scene" in told
+    assert f"eval/{name}: {judged}" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "holds no metric"),
+        ('{"task": "mmlu", "ok": true, "step": 3}', "holds no metric"),
+        ("[0.4]", "is no JSON object"),
+        ('{"mmlu": 0.4}\n{"mm', "line 2 is no JSON object"),
+        ('{"mmlu": 1' + "0" * 400 + "}", "mmlu is an integer that no float holds"),
+        ("[" * 100_000, "line 1 is no JSON object"),
+    ],
+)
+def test_a_harness_that_wrote_no_metric_is_named_and_nothing_is_recorded(
+    tmp_path: Path, manifest: Manifest, text: str, said: str
+) -> None:
+    desk = EvalDesk(tmp_path, manifest, logged="eval/loss", spike=True)
+    desk.json("open", "--onset", "60", "--detected", "62", "--yes")
+
+    result = desk.type("confirm", "INC-0001", "--eval", writing(tmp_path, text), "--yes")
+
+    assert (result.exit_code, said in result.stderr) == (1, True), result.stderr
+    assert desk.json("show", "INC-0001")["state"] == "opened"

@@ -10,7 +10,7 @@ import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,9 +125,16 @@ def command_line(template: str, spec: Path, metrics: Path) -> list[str]:
 
 
 def run_command(
-    template: str, spec: Spec, home: Path, *, timeout: float | None = None
+    template: str,
+    spec: Spec,
+    home: Path,
+    *,
+    timeout: float | None = None,
+    read: Callable[[Path], dict[str, Series]] = read_series,
 ) -> dict[str, Series]:
     """Write spec.json to `home`, run the command there and return the metrics it wrote.
+
+    `read` reads them from their file; by default as the log of a trainer, which has a loss.
 
     Raises:
         TrainerFailed: it could not be started, exited non-zero, ran past `timeout` seconds or
@@ -146,7 +153,7 @@ def run_command(
         raise TrainerFailed(f"{words[0]} exited with {code}; the end of its output:\n{_tail(home)}")
     if not metrics.exists():
         raise TrainerFailed(f"{words[0]} wrote no {metrics}; one JSON object a step is expected")
-    return read_series(metrics)
+    return read(metrics)
 
 
 def _run(words: list[str], home: Path, output: BinaryIO, timeout: float | None) -> int:
