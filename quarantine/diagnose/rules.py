@@ -15,6 +15,10 @@ from .series import Series
 REFERENCE_POINTS = 128
 # No rise that pages stays below this many standard deviations.
 CALM = 1.0
+# A loss this many standard deviations over its level has clearly left it.
+CLEAR = 5.0
+LEAST_NOISE = 0.004
+NOISE_POINTS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,23 @@ def say(cause: str, weight: float, text: str) -> Voice:
 def last_step(evidence: Evidence) -> int:
     """Return the last step of the event that is known so far."""
     return last_known(evidence.event)
+
+
+def loss_left(evidence: Evidence) -> int:
+    """Return the first step at which the loss is clearly off its level.
+
+    The onset may lie before it: another signal led, or a point that happened to be high. What
+    caused the event was there before this step, and what is seen from it on may be its effect.
+    """
+    event, loss = evidence.event, evidence.series.get("loss")
+    noise = None if loss is None else noise_before(loss, event.onset, NOISE_POINTS)
+    if loss is None or noise is None:
+        return event.onset
+    height = CLEAR * max(noise, LEAST_NOISE * abs(event.baseline))
+    inside = (loss.steps >= event.onset) & (loss.steps <= last_step(evidence))
+    values = loss.values[inside]
+    off = ~np.isfinite(values) | (values > event.baseline + height)
+    return int(loss.steps[inside][off][0]) if off.any() else event.onset
 
 
 def measures_nothing(event: Event) -> bool:

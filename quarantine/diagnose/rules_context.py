@@ -8,13 +8,13 @@ import numpy as np
 
 from .evidence import Change, Evidence
 from .repeats import regular_gap
-from .rules import Rule, Voice, last_step, level_before, measures_nothing, say
+from .rules import Rule, Voice, last_step, level_before, loss_left, measures_nothing, say
 from .series import Series
 
 NEAR_STEPS = 10
 RATE_TOLERANCE = 0.02
 LEAST_RATIO = 0.05
-RATIO_STEPS = 24
+RATIO_POINTS = 24
 STILL_NORM = 1.3
 NORM_JUMP = 2.0
 STILL_HELDOUT = 0.04
@@ -22,11 +22,11 @@ SAME_RATIO = 0.06
 
 
 def _near(evidence: Evidence, kind: str, before: int = NEAR_STEPS) -> Change | None:
-    onset = evidence.event.onset
+    first, last = evidence.event.onset - before, loss_left(evidence) + 1
     found = [
         change
         for change in evidence.changes
-        if change.kind == kind and onset - before <= change.step <= onset + 1
+        if change.kind == kind and first <= change.step <= last
     ]
     return max(found, key=lambda change: change.step) if found else None
 
@@ -50,9 +50,9 @@ def schedule(evidence: Evidence) -> Iterator[Voice]:
     logged, planned = evidence.series.get("lr"), evidence.schedule
     if logged is None or planned is None or not len(logged) or not len(planned):
         return
-    onset = evidence.event.onset
-    at = _value_at(logged, onset)
-    should = _value_at(planned, onset)
+    left = loss_left(evidence)
+    at = _value_at(logged, left)
+    should = _value_at(planned, left)
     if at is None or should is None:
         return
     if abs(at - should) <= RATE_TOLERANCE * max(abs(should), 1e-12):
@@ -69,9 +69,10 @@ def rate_jump(evidence: Evidence) -> Iterator[Voice]:
     logged = evidence.series.get("lr")
     if logged is None:
         return
-    onset = evidence.event.onset
-    before = level_before(logged, onset - NEAR_STEPS, points=8)
-    now = _value_at(logged, onset)
+    left = loss_left(evidence)
+    first = max(evidence.event.onset, left - NEAR_STEPS)
+    before = level_before(logged, first - NEAR_STEPS, points=8)
+    now = _value_at(logged, left)
     if before is None or now is None or before <= 0:
         return
     if now > 1.3 * before:
@@ -146,6 +147,8 @@ def logging(evidence: Evidence) -> Iterator[Voice]:
     ratio = _ratio(evidence.series.get("loss"), evidence)
     if ratio is None or abs(ratio - 1) < LEAST_RATIO:
         return
+    if ratio < 1 and not measures_nothing(evidence.event):
+        return  # the rise is over, and what is left is the fall that training makes
     norm = _ratio(evidence.series.get("grad_norm"), evidence)
     heldout = _ratio(evidence.series.get("heldout_loss"), evidence, points=4)
     if norm is not None:
@@ -155,7 +158,8 @@ def logging(evidence: Evidence) -> Iterator[Voice]:
         text += " after a jump" if jumped else ""
         yield say("logging", 2.0 if still else -2.5, text)
     if heldout is not None:
-        still = abs(heldout - 1) < STILL_HELDOUT
+        # Training goes on meanwhile: a held-out loss that falls beside a risen loss stood still.
+        still = heldout < 1 + STILL_HELDOUT and (ratio > 1 or heldout > 1 - STILL_HELDOUT)
         text = f"the held-out loss is {heldout:.3g} times its level"
         yield say("logging", 2.0 if still else -2.5, text)
     yield from _all_sources(ratio, evidence)
@@ -176,12 +180,12 @@ def _all_sources(ratio: float, evidence: Evidence) -> Iterator[Voice]:
 
 
 def _ratio(series: Series | None, evidence: Evidence, points: int = 32) -> float | None:
-    """Return the level from the onset on over the level before it, by medians."""
+    """Return the level from where the loss left over the level before the onset, by medians."""
     if series is None:
         return None
-    onset = evidence.event.onset
-    before = level_before(series, onset, points=points)
-    after = series.between(onset, onset + RATIO_STEPS)
+    before = level_before(series, evidence.event.onset, points=points)
+    later = (series.steps >= loss_left(evidence)) & np.isfinite(series.values)
+    after = series.values[later][: min(points, RATIO_POINTS)]
     if before is None or before <= 0 or len(after) < 4:
         return None
     return float(np.median(after)) / before

@@ -9,7 +9,7 @@ import numpy as np
 from .confirm import last_step, source_checks
 from .events import Event
 from .evidence import Evidence, Trial, Twin, Window
-from .rules import Rule, Voice, say
+from .rules import Rule, Voice, loss_left, say
 from .series import Series
 
 RISEN_SHARE = 0.1
@@ -143,13 +143,17 @@ def elimination(evidence: Evidence) -> Iterator[Voice]:
     Data comes last: what is left when context, logits, optimizer, numerics and hardware were
     looked at and are quiet. Without probes there is nothing to eliminate, and nothing is said.
     """
-    quiet = _quiet_families(evidence)
+    left = loss_left(evidence)
+    quiet = _quiet_families(evidence, left)
     if len(quiet) < LEAST_QUIET or _near_change(evidence):
         return
     loss = evidence.series.get("loss")
-    if loss is None or not _at_once(loss, evidence.event):
+    if loss is None or not _at_once(loss, evidence.event, left):
         return
     text = f"the loss jumped within one step while {', '.join(quiet)} stood still"
+    if not _known_then(evidence, loss, left):
+        yield say("bad_data", 0.5, f"{text} when they were last sampled, which was before")
+        return
     yield say("bad_data", 3.5, text)
     if evidence.event.end is not None and _ended_at_once(loss, evidence.event):
         yield say("bad_data", 1.0, "it ended within one step too, as batches do")
@@ -165,17 +169,38 @@ _MODEL = {
 }
 
 
-def _quiet_families(evidence: Evidence) -> list[str]:
+# Settings that eliminate nothing by standing still, and much by moving.
+_SETTINGS = ("lr", "batch_size", "accumulation", "seq_len")
+
+
+def _logged(evidence: Evidence, prefix: str) -> list[Series]:
+    return [each for name, each in evidence.series.items() if name.split("/")[0] == prefix]
+
+
+def _quiet_families(evidence: Evidence, left: int) -> list[str]:
     """Return the families that were logged and stood still; none if one of them moved."""
-    onset = evidence.event.onset
+    settings = (evidence.series[name] for name in _SETTINGS if name in evidence.series)
+    if not all(_stood(each, left, left) for each in settings):
+        return []
     quiet = []
     for family, prefix in {**_CONTEXT, **_MODEL}.items():
-        logged = [each for name, each in evidence.series.items() if name.split("/")[0] == prefix]
-        last = onset if family in _CONTEXT else onset - 1
-        if logged and not all(_stood(each, onset, last) for each in logged):
+        logged = _logged(evidence, prefix)
+        last = left if family in _CONTEXT else left - 1
+        if logged and not all(_stood(each, left, last) for each in logged):
             return []
         quiet += [family] if logged else []
     return quiet
+
+
+def _known_then(evidence: Evidence, loss: Series, left: int) -> bool:
+    """Whether context was known at the step `left`, and the model at the logged step before."""
+    earlier = int(loss.steps[loss.steps < left].max(initial=0))
+    for prefixes, first in ((_CONTEXT, left), (_MODEL, earlier)):
+        for prefix in prefixes.values():
+            logged = _logged(evidence, prefix)
+            if logged and not any(len(each.between(first, left)) for each in logged):
+                return False
+    return True
 
 
 def _stood(series: Series, onset: int, last: int) -> bool:
@@ -194,8 +219,8 @@ def _near_change(evidence: Evidence) -> bool:
     return near or bool(evidence.hardware) or evidence.event.kind == "nonfinite"
 
 
-def _at_once(loss: Series, event: Event) -> bool:
-    first = loss.between(event.onset, event.onset)
+def _at_once(loss: Series, event: Event, left: int) -> bool:
+    first = loss.between(left, left)
     height = event.peak - event.baseline
     return bool(len(first) and height > 0 and first[0] - event.baseline > AT_ONCE * height)
 

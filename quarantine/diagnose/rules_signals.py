@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from .evidence import Evidence
-from .rules import Rule, Voice, last_step, level_before, measures_nothing, say
+from .rules import Rule, Voice, last_step, level_before, loss_left, measures_nothing, say
 from .series import Series
 
 LEAD_STEPS = 30
@@ -35,7 +35,7 @@ def gradient(evidence: Evidence) -> Iterator[Voice]:
         return
     climbing = _climbs(inside)
     text = f"the gradient norm reached {ratio:.3g} times its level"
-    if evidence.lead is not None:
+    if evidence.lead is not None and evidence.lead.signal != "attention_logit":
         lead = f"{evidence.lead.layer} moved {evidence.lead.steps_ahead} steps before the loss"
         yield say("gradient_explosion", 2.5, f"{text}, and {lead}")
     elif climbing and ratio > 20:
@@ -86,15 +86,13 @@ def rate_too_high(evidence: Evidence) -> Iterator[Voice]:
 
 
 def update_size(evidence: Evidence) -> Iterator[Voice]:
-    """Speak of updates that grew, for their weights, before or with the loss."""
-    grown = []
-    for name, series in evidence.series.items():
-        if name.split("/")[0] != "update_ratio":
-            continue
-        before = level_before(series, evidence.event.onset - 3, points=32)
-        inside = series.between(evidence.event.onset - 3, evidence.event.detected)
-        if before is not None and before > 0 and len(inside):
-            grown.append(float(np.median(inside)) / before)
+    """Speak of updates that grew, for their weights, before the loss left its level."""
+    grown = [
+        ratio
+        for name, series in evidence.series.items()
+        if name.split("/")[0] == "update_ratio"
+        and (ratio := _update_growth(series, evidence)) is not None
+    ]
     if not grown:
         return
     typical = float(np.median(grown))
@@ -109,6 +107,32 @@ def update_size(evidence: Evidence) -> Iterator[Voice]:
         yield say("logging", -3.0, text)
     else:
         yield say("learning_rate", -0.5, "updates kept their size")
+
+
+def _update_growth(series: Series, evidence: Evidence) -> float | None:
+    """Return how much larger the updates just before the loss left are than before the onset.
+
+    Where none of them was sampled those after it are taken, less what the gradient norm grew:
+    without a normalising optimizer an update follows its gradient.
+    """
+    onset, left = evidence.event.onset, loss_left(evidence)
+    before = level_before(series, onset - 3, points=32)
+    if before is None or before <= 0:
+        return None
+    causes = series.between(onset - 3, left - 1)[-4:]
+    if len(causes):
+        return float(causes.max()) / before
+    effects = series.between(left, evidence.event.detected)
+    return float(np.median(effects)) / before / _norm_growth(evidence) if len(effects) else None
+
+
+def _norm_growth(evidence: Evidence) -> float:
+    series = evidence.series.get("grad_norm")
+    before = None if series is None else level_before(series, evidence.event.onset)
+    if series is None or before is None or before <= 0:
+        return 1.0
+    inside = series.between(evidence.event.onset, evidence.event.detected)
+    return max(1.0, float(inside.max(initial=0.0)) / before)
 
 
 def attention(evidence: Evidence) -> Iterator[Voice]:
@@ -139,9 +163,11 @@ def _departure(evidence: Evidence, prefix: str) -> int | None:
         before = series.between(0, since - 1)[-REFERENCE:]
         if name.split("/")[0] != prefix or len(before) < LEAST_REFERENCE:
             continue
-        middle, reach = _middle_and_reach(before)
+        reach = _middle_and_reach(before)[1]
+        low, high = float(before.min()) - reach, float(before.max()) + reach
         near = (series.steps >= since) & (series.steps <= last)
-        steps, off = series.steps[near], np.abs(series.values[near] - middle) > reach
+        steps, values = series.steps[near], series.values[near]
+        off = ~((values >= low) & (values <= high))
         stays = off[::-1].cumprod()[::-1].astype(bool)
         found += steps[stays][:1].tolist()
     first = min(found, default=None)
@@ -158,33 +184,51 @@ def _middle_and_reach(values: np.ndarray) -> tuple[float, float]:
 def _growth(
     evidence: Evidence, prefix: str, cause: str, ratio: float, size: float
 ) -> Iterator[Voice]:
-    named = [name for name in evidence.series if name.split("/")[0] == prefix]
-    for name in sorted(named):
-        series = evidence.series[name]
-        finite = np.isfinite(series.values) & (series.steps <= last_step(evidence))
-        values = np.abs(series.values[finite])
-        if len(values) < 8:
-            continue
-        early = float(np.median(values[: len(values) // 3]))
-        late = float(np.median(values[-4:]))
-        if late > size and late > ratio * max(early, 1e-9):
-            yield say(cause, 4.0, f"{name} grew from {early:.3g} to {late:.3g}")
-            return
-        if _runs_away(values):
-            text = f"{name} rises step by step, to {values[-1]:.3g} from {early:.3g}"
-            yield say(cause, 3.5, text)
+    """Speak of logits that grew: before the loss left they may be its cause, later its effect."""
+    named = sorted(name for name in evidence.series if name.split("/")[0] == prefix)
+    left, departed = loss_left(evidence), _departure(evidence, prefix)
+    for last in (left - 1, last_step(evidence)):
+        for name in named:
+            text = _grown(evidence.series[name], last, ratio, size)
+            if text is None:
+                continue
+            if last < left or (departed is not None and departed < left):
+                yield say(cause, 4.0, text)
+            else:
+                yield say(cause, 1.5, f"{text}, with the loss or after it")
             return
     if named:
         yield say(cause, -1.5, f"{prefix} kept its level")
 
 
+def _grown(series: Series, last: int, ratio: float, size: float) -> str | None:
+    """Return how the values up to step `last` have grown, None where they have not."""
+    finite = np.isfinite(series.values) & (series.steps <= last)
+    values = np.abs(series.values[finite])
+    if len(values) < 8:
+        return None
+    early = float(np.median(values[: len(values) // 3]))
+    late = float(np.median(values[-4:]))
+    if late > size and late > ratio * max(early, 1e-9):
+        return f"{series.name} grew from {early:.3g} to {late:.3g}"
+    if _runs_away(values):
+        return f"{series.name} rises step by step, to {values[-1]:.3g} from {early:.3g}"
+    return None
+
+
 def _runs_away(values: np.ndarray) -> bool:
-    """Whether the last four values climb, each time, out of the range of those before."""
+    """Whether the last four values climb, each time, out of the range of those before.
+
+    A climb that has been going on is none: the four alone must leave that range, and climb
+    twice as far as any four before them.
+    """
     reference, last = values[-REFERENCE - 4 : -4], values[-4:]
     if len(reference) < LEAST_REFERENCE:
         return False
     middle, reach = _middle_and_reach(reference)
-    return bool((np.diff(last) > 0).all() and last[-1] - middle > reach)
+    climb = last[-1] - max(middle, float(reference[-4:].max()))
+    usual = float((reference[4:] - reference[:-4]).max())
+    return bool((np.diff(last) > 0).all() and climb > max(reach, 2 * usual))
 
 
 def optimizer(evidence: Evidence) -> Iterator[Voice]:

@@ -1,0 +1,150 @@
+"""What was there before the loss left its level may be a cause; what came with it, an effect."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers_diagnose import Array, an_event, curve, series_of
+
+from shardward.quarantine.diagnose.attribution import attribute
+from shardward.quarantine.diagnose.evidence import Change, Evidence
+from shardward.quarantine.diagnose.rules import loss_left
+from shardward.quarantine.diagnose.series import Series
+
+POINTS, LEFT = 700, 602
+NOISE = np.random.default_rng(5).normal(0, 0.02, POINTS)
+
+
+def the_loss(last: int = POINTS) -> Array:
+    """A loss that stands one higher from step LEFT to step `last`."""
+    loss = curve(POINTS)
+    loss[LEFT - 1 : last] += 1.0
+    return loss
+
+
+def probed(every: int = 1, **moved: Array) -> dict[str, Series]:
+    """Return the loss and what probes sample at every k-th step, with `moved` in place of calm."""
+    calm = {
+        "attention_logit/blocks.0": 3 + NOISE,
+        "output_lse": 5 + NOISE,
+        "rare_update_ratio": 0.01 + NOISE / 100,
+        "update_ratio/blocks.0": 0.001 + NOISE / 1000,
+    }
+    found = series_of({name.replace("__", "/"): each for name, each in {**calm, **moved}.items()})
+    for name, each in found.items():
+        sampled = each.steps % every == 0
+        found[name] = replace(each, steps=each.steps[sampled], values=each.values[sampled])
+    return found | series_of({"loss": the_loss(LEFT + 5)})
+
+
+def page(series: dict[str, Series], **fields: object) -> Evidence:
+    """Return a page whose onset lies two steps before the loss left."""
+    given = {"onset": LEFT - 2, "detected": LEFT + 2, "end": LEFT + 6, "peak": 3.9} | fields
+    return Evidence(event=an_event(baseline=2.7, **given), series=series)
+
+
+def scores(evidence: Evidence) -> dict[str, float]:
+    return {cause.name: cause.score for cause in attribute(evidence)}
+
+
+def test_the_loss_leaves_where_it_is_clearly_off_its_level_and_not_at_the_onset() -> None:
+    assert loss_left(page(probed())) == LEFT
+
+
+@pytest.mark.parametrize("loss", [None, np.full(POINTS, 2.7)])
+def test_a_loss_that_is_not_there_or_never_leaves_has_left_at_the_onset(loss: Array | None) -> None:
+    series = {} if loss is None else series_of({"loss": loss})
+
+    assert loss_left(page(series)) == LEFT - 2
+
+
+def test_a_loss_that_is_no_number_has_left() -> None:
+    loss = the_loss()
+    loss[LEFT - 2] = np.nan
+
+    assert loss_left(page(series_of({"loss": loss}))) == LEFT - 1
+
+
+def test_a_jump_beside_which_all_stood_still_is_the_data_by_elimination() -> None:
+    found = scores(page(probed()))
+
+    assert max(found, key=lambda name: found[name]) == "bad_data"
+    assert found["bad_data"] <= 0.5
+
+
+def test_what_was_sampled_too_early_eliminates_nothing() -> None:
+    found = scores(page(probed(every=10)))
+
+    assert max(found, key=lambda name: found[name]) == "unknown"
+    assert found["bad_data"] < 0.1
+
+
+@pytest.mark.parametrize(("first", "named"), [(LEFT - 3, True), (LEFT + 1, False)])
+def test_attention_logits_that_grow_after_the_loss_left_are_an_effect(
+    first: int, named: bool
+) -> None:
+    logits = 3 + NOISE
+    logits[first - 1 :] *= 1.8 ** np.arange(1, POINTS - first + 2).clip(max=12)
+    found = attribute(page(probed(attention_logit__blocks=logits), detected=LEFT + 8))
+
+    assert (found[0].name == "attention_logits") is named
+    texts = [text for cause in found for text in cause.evidence_for if "logit" in text]
+    assert any("after it" in text for text in texts) is not named
+
+
+def test_logits_that_drift_up_as_they_always_did_are_no_cause() -> None:
+    logits = np.linspace(1.0, 5.0, POINTS)
+    found = scores(page(probed(every=6, attention_logit__blocks=logits)))
+
+    assert found["attention_logits"] < 0.1
+
+
+@pytest.mark.parametrize(("first", "named"), [(LEFT - 1, True), (LEFT, False)])
+def test_updates_that_grow_with_their_gradients_after_the_loss_left_are_an_effect(
+    first: int, named: bool
+) -> None:
+    """Without a normalising optimizer an update is as large as its gradient."""
+    updates, gradients = 0.001 + NOISE / 1000, 1.0 + NOISE
+    updates[first - 1 :] *= 50
+    gradients[LEFT - 1 :] *= 50
+    evidence = page(probed(update_ratio__blocks=updates) | series_of({"grad_norm": gradients}))
+    (cause,) = (each for each in attribute(evidence) if each.name == "learning_rate")
+
+    assert bool(cause.evidence_for) is named
+    assert ("updates kept their size" in cause.evidence_against) is not named
+
+
+@pytest.mark.parametrize("kind", ["resume", "mixture"])
+def test_a_change_at_the_step_at_which_the_loss_left_is_near_enough(kind: str) -> None:
+    change = Change(step=LEFT, kind=kind)  # type: ignore[arg-type]
+    best = attribute(replace(page(probed()), changes=(change,)))[0].name
+
+    assert best == {"resume": "resume_fault", "mixture": "mix_change"}[kind]
+
+
+def test_a_rate_that_rose_just_before_the_loss_left_is_found() -> None:
+    rate = np.full(POINTS, 1e-4)
+    rate[LEFT - 2 :] = 1e-3
+    evidence = page(probed() | series_of({"lr": rate}))
+
+    assert attribute(evidence)[0].name == "learning_rate"
+
+
+def test_a_held_out_loss_that_goes_on_falling_stood_still_beside_a_risen_loss() -> None:
+    heldout, norm = np.full(POINTS, 2.9), np.ones(POINTS)
+    heldout[LEFT - 1 :] = 2.7
+    series = series_of({"loss": the_loss(), "heldout_loss": heldout, "grad_norm": norm})
+    found = attribute(page(series, end=None))
+
+    assert found[0].name == "logging"
+
+
+def test_a_spike_that_is_over_was_no_change_of_scale() -> None:
+    """Training goes on falling, so the level after a spike lies below the one before."""
+    loss = the_loss(LEFT + 2)
+    loss[LEFT + 2 :] *= 0.9
+    series = series_of({"loss": loss, "heldout_loss": np.full(POINTS, 2.9)})
+
+    assert "logging" not in scores(page(series | series_of({"grad_norm": np.ones(POINTS)})))
