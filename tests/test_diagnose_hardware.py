@@ -14,10 +14,13 @@ import pytest
 from helpers_diagnose import an_event
 
 from shardward.loader.errors import MissingExtra
+from shardward.quarantine.diagnose import hardware
 from shardward.quarantine.diagnose.attribution import attribute
 from shardward.quarantine.diagnose.evidence import Evidence
-from shardward.quarantine.diagnose.hardware import HardwareWatch, node_sign
+from shardward.quarantine.diagnose.hardware import HardwareWatch, node_sign, read_counters
 from shardward.quarantine.diagnose.nvml import Nvml
+
+ROWS = "ROW_REMAP_FAILURE"
 
 
 class Exporter(BaseHTTPRequestHandler):
@@ -33,7 +36,7 @@ class Exporter(BaseHTTPRequestHandler):
             for byte in self.page.encode() if self.pause else ():
                 self.wfile.write(bytes([byte]))
                 time.sleep(self.pause)
-            self.wfile.write(b"" if self.pause else self.page.encode())
+            self.wfile.write(b"" if self.pause else self.page.encode("latin-1"))
 
     def log_message(self, *args: object) -> None:
         """Say nothing."""
@@ -100,6 +103,91 @@ def test_a_source_that_raises_is_said_and_keeps_what_it_said_before() -> None:
     assert watch.unavailable == "the source of counters failed: RuntimeError('driver gone')"
     assert [sign.step for sign in watch.signs(3)] == [3]
     assert watch.unavailable is None
+
+
+@pytest.mark.parametrize(
+    "odd",
+    ["NaN", "+Inf", "-1", "1e308", "9" * 400, "9223372036854775794", "2147483632", "three", ""],
+)
+def test_a_value_that_is_no_count_is_passed_over_and_the_count_before_stays(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch, odd: str
+) -> None:
+    watch = HardwareWatch(endpoint)
+    said = []
+    for value in ("2", odd, "2", "3"):
+        lines = (f'DCGM_FI_DEV_{name}{{gpu="0"}} {value}\n' for name in ("XID_ERRORS", ROWS))
+        monkeypatch.setattr(Exporter, "page", "".join(lines))
+        said.append([sign.what for sign in watch.signs()])
+
+    assert said[:3] == [[], [], []]
+    assert said[3] == ["row remap failures rose from 2 to 3 on host/gpu0", "XID 3 on host/gpu0"]
+
+
+def test_the_largest_of_several_series_of_one_device_counts() -> None:
+    line = f'DCGM_FI_DEV_{ROWS}{{gpu="0",GPU_I_ID="%d"}} %d\n'
+    page = line % (1, 5) + line % (2, 0)
+
+    assert list(read_counters(page).values()) == [5.0]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [b"", b"<html>", b"\x1f\x8b\x00", f'DCGM_FI_DEV_{ROWS}{{gpu="0"}} 1\n'.encode("utf-16")],
+)
+def test_a_page_without_counters_is_said(endpoint: str, page: bytes) -> None:
+    Exporter.page = page.decode("latin-1")
+    watch = HardwareWatch(endpoint)
+
+    assert watch.signs() == []
+    assert "none of the counters" in str(watch.unavailable)
+
+
+def test_a_page_too_large_is_read_up_to_its_last_whole_line(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A count that is cut in two would be less now, and rise at the next look."""
+    line = f'DCGM_FI_DEV_{ROWS}{{gpu="%d"}} 12\n'
+    watch = HardwareWatch(endpoint)
+    said = []
+    for cut, largest in ((0, 1 << 20), (2, 8), (0, 1 << 20)):
+        page = line % 0 + line % 1
+        monkeypatch.setattr(hardware, "LARGEST_PAGE", largest)
+        monkeypatch.setattr(Exporter, "page", page[: len(page) - cut])
+        said.append((watch.signs(), watch.unavailable))
+
+    assert said == [([], None)] * 3
+
+
+def test_a_device_that_is_seen_for_the_first_time_is_taken_note_of(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = f'DCGM_FI_DEV_{ROWS}{{gpu="%d"}} %d\n'
+    watch = HardwareWatch(endpoint)
+    said = []
+    for page in (line % (0, 1), line % (1, 7), line % (0, 1) + line % (1, 8)):
+        monkeypatch.setattr(Exporter, "page", page)
+        said.append([sign.what for sign in watch.signs()])
+
+    assert said == [[], [], ["row remap failures rose from 7 to 8 on host/gpu1"]]
+
+
+def test_a_page_of_more_counters_than_any_machine_has_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hardware, "MOST_SERIES", 2)
+    page = "".join(f'DCGM_FI_DEV_{ROWS}{{gpu="{gpu}"}} 1\n' for gpu in range(3))
+
+    with pytest.raises(ValueError, match="more than 2 counters"):
+        read_counters(page)
+
+
+@pytest.mark.parametrize(
+    "answer", [None, {("DCGM_FI_DEV_XID_ERRORS", "n"): "many"}, {"odd": 1.0}, {("", ""): 1.0}]
+)
+def test_a_source_that_answers_anything_at_all_stops_nothing(answer: object) -> None:
+    watch = HardwareWatch(lambda: answer)  # type: ignore[arg-type, return-value]
+
+    assert [watch.signs(), watch.signs()] == [[], []]
 
 
 def test_an_address_of_another_kind_is_refused() -> None:

@@ -6,6 +6,7 @@ watch.signs(step)                                         # now and then, and at
 
 from __future__ import annotations
 
+import math
 import re
 import time
 import urllib.request
@@ -41,13 +42,21 @@ NODE_EVENTS: Mapping[str, tuple[str, bool]] = {
     "oom_kill": ("a process was killed for memory", False),
 }
 LARGEST_PAGE = 16 << 20
+MOST_SERIES = 1 << 16
+# DCGM writes these, and a little more, where a device does not have a counter (32 bits, a double,
+# 64 bits); no counter that counts something comes near the second.
+BLANK_32, BLANK = 0x7FFFFFF0, 1 << 47
 Counters = dict[tuple[str, str], float]
 
 
 def read_counters(page: str) -> Counters:
     """Return {(counter, device): value} of the counters that matter; other lines are passed over.
 
-    A device is named host/gpu, as the exporter labels it.
+    A device is named host/gpu, as the exporter labels it; of several series of one device (its
+    instances) the largest counts. What is no count (NaN, negative, blank) is passed over.
+
+    Raises:
+        ValueError: the page has none of the counters, or more than any machine has.
     """
     found: Counters = {}
     for line in page.splitlines():
@@ -57,23 +66,30 @@ def read_counters(page: str) -> Counters:
         labels = dict(_LABEL.findall(match[2]))
         device = f"{labels.get('Hostname', 'host')}/gpu{labels.get('gpu', '?')}"
         try:
-            found[match[1], device] = float(match[3])
+            value = float(match[3])
         except ValueError:
             continue
+        if 0 <= value < BLANK and not BLANK_32 <= value < 1 << 31:
+            found[match[1], device] = max(value, found.get((match[1], device), 0.0))
+        if len(found) > MOST_SERIES:
+            raise ValueError(f"its page has more than {MOST_SERIES} counters")
+    if not found:
+        raise ValueError("its page has none of the counters")
     return found
 
 
 def signs_between(before: Counters, now: Counters, step: int | None = None) -> list[HardwareSign]:
     """Return a sign for every counter that rose, and for an XID that is new.
 
-    An XID is a code, not a count: any other code than before is a new fault.
+    An XID is a code, not a count: any other code than before is a new fault. A counter that was
+    not there before has not risen.
     """
     signs = []
     for (counter, device), value in sorted(now.items()):
         what, severe = COUNTERS[counter]
-        earlier = before.get((counter, device), 0.0)
+        earlier = before.get((counter, device), 0.0 if what == "XID" else value)
         if what == "XID":
-            if value not in (0.0, earlier):
+            if math.isfinite(value) and value not in (0.0, earlier):
                 signs.append(HardwareSign(step=step, what=f"XID {value:.0f} on {device}"))
         elif value > earlier:
             text = f"{what} rose from {earlier:.0f} to {value:.0f} on {device}"
@@ -110,27 +126,31 @@ class HardwareWatch:
         now = self._read()
         if now is None:
             return []
-        before, self._before = self._before, {**(self._before or {}), **now}
+        before, kept = self._before, {**(self._before or {}), **now}
+        self._before = kept if len(kept) <= MOST_SERIES else now
         return [] if before is None else signs_between(before, now, step)
 
     def _read(self) -> Counters | None:
         self.unavailable = None
         if not isinstance(self._source, str):
             try:
-                return self._source()
-            # Whatever a driver raises, the training goes on.
+                found = self._source()
+                return {key: float(value) for key, value in found.items() if key[0] in COUNTERS}
+            # Whatever a driver raises or returns, the training goes on.
             except Exception as error:
                 self.unavailable = f"the source of counters failed: {error!r}"
                 return None
         try:
             return read_counters(_page(self._source, self._timeout).decode("utf-8", "replace"))
         except (OSError, HTTPException, ValueError) as error:
-            self.unavailable = f"{self._source} does not answer: {error}"
+            self.unavailable = f"{self._source} does not answer with counters: {error}"
             return None
 
 
 def _page(address: str, seconds: float) -> bytes:
     """Return the page at an http `address`; its body may take `seconds`, however it drips.
+
+    Of a page that is too large the first whole lines are returned.
 
     Raises:
         OSError, HTTPException: it does not answer in that time, or not in HTTP.
@@ -143,4 +163,5 @@ def _page(address: str, seconds: float) -> bytes:
             size += len(part)
             if time.monotonic() > end:
                 raise TimeoutError(f"its page took longer than {seconds:g} s")
-    return b"".join(parts)
+    page = b"".join(parts)
+    return page if size < LARGEST_PAGE else page[: page.rfind(b"\n") + 1]
