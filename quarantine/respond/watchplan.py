@@ -211,10 +211,7 @@ def evaluate_watch(
         first = min(struck, key=lambda each: each.struck or (0, 0))
         return result("recurrence", f"{first.signal} struck again", first.struck)
     if slowest.seen_to < plan.last and not final:
-        reason = f"{slowest.signal} was seen to step {slowest.seen_to} of {plan.last}"
-        if slowest.seen_to < plan.first:
-            reason = f"waits for the first {slowest.signal} of step {plan.first} or later"
-        return result("running", reason)
+        return result("running", _to_come(plan, slowest))
     if all(math.isnan(each.level) for each in judged):
         named = ", ".join(levels)
         if final:
@@ -243,6 +240,12 @@ class _Judged:
     seen_to: int
     struck: tuple[int, int] | None
     high: tuple[int, int] | None
+
+
+def _to_come(plan: WatchPlan, slowest: _Judged) -> str:
+    if slowest.seen_to < plan.first:
+        return f"waits for the first {slowest.signal} of step {plan.first} or later"
+    return f"{slowest.signal} was seen to step {slowest.seen_to} of {plan.last}"
 
 
 def _risen_loss(plan: WatchPlan, signals: Mapping[str, Series]) -> set[int] | None:
