@@ -62,6 +62,10 @@ class TorchBatch:
         """Return int32[n, length]; see `Batch.position_ids`."""
         return torch.from_numpy(self.batch.position_ids()).to(self.tokens.device)
 
+    def pin_memory(self) -> TorchBatch:
+        """Return the batch with its tensors copied to memory that a GPU copies from by itself."""
+        return replace(self, tokens=self.tokens.pin_memory(), loss_mask=self.loss_mask.pin_memory())
+
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> TorchBatch:
         """Return the batch with its tensors on `device`."""
         return replace(
@@ -106,6 +110,7 @@ class TorchLoader:
         loader: not iterated yet. Its `observe`, `state_dict` and `checkpoint` stay the way to
             report steps and save cursors.
         num_workers: processes that prepare steps; 0 uses the loader's own threads.
+        pin_memory: hand out pinned tensors where there is a GPU.
         options: passed on to `torch.utils.data.DataLoader`, such as prefetch_factor or
             multiprocessing_context.
 
@@ -113,13 +118,22 @@ class TorchLoader:
         UsageError: an option that would regroup or reorder steps.
     """
 
-    def __init__(self, loader: ShardLoader, *, num_workers: int = 0, **options: Any) -> None:
+    def __init__(
+        self,
+        loader: ShardLoader,
+        *,
+        num_workers: int = 0,
+        pin_memory: bool = False,
+        **options: Any,
+    ) -> None:
         clash = {"batch_size", "shuffle", "sampler", "batch_sampler", "collate_fn"} & set(options)
         if clash:
             raise UsageError(
                 f"{sorted(clash)[0]} is decided by the plan and the loader; leave it out"
             )
         self.loader = loader
+        # Not left to DataLoader, which knows nothing to pin in a prepared step.
+        self._pins = pin_memory and torch.cuda.is_available()
         self._micro_batches: Iterator[Batch] = iter(())
         self._steps: Iterator[PreparedStep] | None = None
         if num_workers:
@@ -138,8 +152,12 @@ class TorchLoader:
         return self
 
     def __next__(self) -> TorchBatch:
+        batch = to_torch(self._next())
+        return batch.pin_memory() if self._pins else batch
+
+    def _next(self) -> Batch:
         if self._steps is None:
-            return to_torch(next(self.loader))
+            return next(self.loader)
         batch = next(self._micro_batches, None)
         if batch is None:
             began = time.perf_counter()
@@ -150,7 +168,7 @@ class TorchLoader:
                 raise
             self._micro_batches = self.loader.deliver(step, time.perf_counter() - began)
             batch = next(self._micro_batches)
-        return to_torch(batch)
+        return batch
 
     def __len__(self) -> int:
         """Number of batches to the end of the last epoch."""

@@ -112,3 +112,29 @@ def test_the_bytes_that_all_workers_read_are_counted(corpus: tuple[Manifest, Pla
         batches.close()
 
     assert read[1] == 2 * read[0] > 0  # each worker reads every window
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+@pytest.mark.parametrize("gpu", [True, False])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_batches_are_pinned_where_there_is_a_gpu(
+    corpus: tuple[Manifest, Plan], monkeypatch: pytest.MonkeyPatch, workers: int, gpu: bool
+) -> None:
+    manifest, plan = corpus
+    with ShardLoader(manifest, plan, batch=8) as plain:
+        expected = tokens(plain)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    pinned: list[torch.Tensor] = []
+
+    def pin(tensor: torch.Tensor) -> torch.Tensor:
+        pinned.append(tensor)
+        return tensor.clone()
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    loader = ShardLoader(manifest, plan, batch=8, threads=0)
+    batches = TorchLoader(loader, num_workers=workers, pin_memory=True)
+
+    assert tokens(batches) == expected
+    assert len(pinned) == 2 * len(expected) * gpu
+    batches.close()
