@@ -232,7 +232,7 @@ def test_any_ids_decode_as_the_library_decodes_them(tmp_path: Path) -> None:
     )
 
 
-def test_other_decoders_decode_by_the_library(
+def test_few_tokens_decode_by_the_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokenizers = pytest.importorskip("tokenizers")
