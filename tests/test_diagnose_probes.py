@@ -54,6 +54,22 @@ def test_attention_logits_are_those_after_norm_and_rotation(model: Model, probes
         assert true <= 1 / math.sqrt(8) + 1e-6
 
 
+def test_a_hook_on_the_projections_would_have_lied(model: Model, probes: Probes) -> None:
+    """Under QK-norm what the projections give has nothing to do with the logits."""
+    given: dict[str, Tensor] = {}
+    block = model.blocks[0]
+    block.qkv.register_forward_hook(  # type: ignore[union-attr, operator]
+        lambda module, args, output: given.update(qkv=output.detach())
+    )
+    values = trained(model, probes, 2)
+    q, k = (
+        part.unflatten(-1, (-1, 8)).transpose(1, 2)
+        for part in given["qkv"].split([32, 16, 16], -1)[:2]
+    )
+
+    assert plain(q, k) > 100 * values["attention_logit/blocks.0"]
+
+
 def test_a_step_that_is_not_sampled_measures_nothing(model: Model, probes: Probes) -> None:
     assert trained(model, probes, 1) == {}
 
@@ -182,6 +198,8 @@ def test_a_compiled_model_is_probed_alike_and_compiled_once(model: Model) -> Non
     true = trained(plain_model, plain_probes, 1)
 
     assert len(graphs) == 1
+    # The graph runs in Python here, so that each attention passes by twice.
+    assert values[0].keys() == true.keys()
     for name in ("attention_logit/blocks.0", "grad_norm/head", "activation/blocks.1"):
         assert values[0][name] == pytest.approx(true[name], rel=1e-4)
         assert name in values[2]

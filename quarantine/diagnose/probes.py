@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 TINY = 1e-12
+ATTENTION, WHOLE = "attention_logit/", "attention_logit/model"
 # Rows whose mean second moment is below this share of the median are rarely seen.
 RARE = 0.01
 
@@ -135,7 +136,7 @@ class Probes:
         for index, tensor in enumerate(tensors):
             row[index : index + 1] = tensor
         self._found = {}
-        return dict(zip(names, row.tolist(), strict=True))
+        return _without_copy(dict(zip(names, row.tolist(), strict=True)))
 
     def _enter(self, name: str) -> Any:
         def hook(module: nn.Module, args: Any) -> None:
@@ -215,6 +216,17 @@ def find_layers(model: nn.Module) -> dict[str, nn.Module]:
         if listed or kind == "Embedding" or (kind == "Linear" and not parent):
             found[name] = module
     return found
+
+
+def _without_copy(values: dict[str, float]) -> dict[str, float]:
+    """Leave out the logit of the whole model where it is that of a layer, seen once more.
+
+    A compiler that runs its graph in Python passes the attention of each layer by a second time.
+    """
+    layers = [each for name, each in values.items() if name.startswith(ATTENTION) and name != WHOLE]
+    if layers and values.get(WHOLE) == max(layers):
+        del values[WHOLE]
+    return values
 
 
 def _root_mean_square(tensor: Tensor) -> Tensor:
