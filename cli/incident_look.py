@@ -199,10 +199,9 @@ def confirm(
         )
     what = f"record the checklist: {checklist.verdict}" + _items(checklist)
     what += f"\n  would first run {command}" if command and not act else ""
-    facts = {**checklist.to_json()}
-    if evals:
-        facts["evaluated"] = compared(evals, worse)
-        what += _evaluated(facts["evaluated"], worse)
+    judged = compared(evals, worse)
+    what += _evaluated(judged, worse) if evals else ""
+    facts = {**checklist.to_json(), "evaluated": judged}
     if act:
         sent, told = tell(incident, page_message(incident, opened.run_id), outlets, repository)
         facts.update(sent=sent, undelivered=undelivered(sent))

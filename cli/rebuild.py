@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 import click
+import numpy as np
 from rich.console import Console
 
 from ..loader.manifest import Manifest
@@ -20,7 +21,17 @@ from ..quarantine.respond.rebuild import rebuild as rebuild_corpus
 from ..quarantine.respond.rebuild_plan import condemned_documents
 from ..quarantine.respond.rebuild_report import RebuildReport
 from ..quarantine.respond.revisions import decision_anchors, load_revision
-from .output import acts, emit, json_option, manifest_option, mutation_options, progress, run_option
+from ..quarantine.respond.status import Documents
+from .output import (
+    acts,
+    emit,
+    json_option,
+    manifest_option,
+    mutation_options,
+    progress,
+    run_option,
+    say,
+)
 from .output import table as output_table
 from .respond_options import actor_option, corpus_of
 
@@ -68,7 +79,10 @@ def rebuild(
 
     With --keep-order the run can go on with the rebuilt corpus, in the same order under the same
     revision or a later one: documents and blocks keep their numbers and lengths. corpus index makes
-    a manifest with an order of its own, for a new run.
+    a manifest with an order of its own, for a new run. A rebuilt corpus is rebuilt again with the
+    --manifest that --keep-order made.
+
+    A damaged block stops it where a document of it was to stay; one that goes need not be read.
 
     Parquet is rewritten row group by row group: codec, metadata, sorting and page index stay.
 
@@ -90,12 +104,11 @@ def rebuild(
     DecisionLog(opened.path).verify(decision_anchors(opened.path, opened.fingerprint))
     chosen = load_revision(opened.path, number, manifest=corpus.fingerprint)
     documents = condemned_documents(opened.path, corpus, chosen) if only_condemned else None
-    count = len(chosen.documents if documents is None else documents)
     if not acts(yes=yes, dry_run=dry_run):
-        _would(corpus, number, count, out, as_json)
+        _would(corpus, number, chosen.documents if documents is None else documents, out, as_json)
         return
     with progress("rebuilding", total=corpus.documents_count) as advance:
-        report = rebuild_corpus(corpus, chosen, out, documents=documents, advance=advance)
+        report = rebuild_corpus(corpus, chosen, out, documents=documents, advance=advance, tell=say)
     if keep_order is not None:
         kept_order.keep_order(keep_order, corpus, out, report)
     if about is not None:
@@ -106,8 +119,9 @@ def rebuild(
     emit(as_json, payload, lambda console: _show(console, report, corpus, out, keep_order))
 
 
-def _would(corpus: Manifest, revision: int, removed: int, out: Path, as_json: bool) -> None:
-    total = corpus.documents_count
+def _would(corpus: Manifest, revision: int, gone: Documents, out: Path, as_json: bool) -> None:
+    removed = len(np.setdiff1d(gone, corpus.tombstones))
+    total = corpus.documents_count - len(corpus.tombstones)
     payload = {"done": False, "revision": revision, "rows_in": total, "removed": removed}
     what = (
         f"would write {total - removed} of {total} documents to {out}, without the {removed} of "

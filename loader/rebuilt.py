@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from .arrays import Int64Array
-from .blocks import logical_digest
-from .errors import CorpusError, CorruptBlock, UsageError
+from .blocks import BlockData, logical_digest
+from .errors import CorpusError, CorruptBlock
 from .files import full_disk_named, write_atomic
 from .formats import canonical_json
 from .index import published
@@ -40,6 +40,7 @@ from .tombstones import survivors
 
 GONE = -1
 """Index of a block that no shard has any more."""
+NOTHING = BlockData(values=np.empty(0, np.uint8), offsets=np.zeros(1, np.int64))
 
 
 def rebuilt_manifest(
@@ -48,21 +49,25 @@ def rebuilt_manifest(
     """Publish and return the manifest of the shards in `corpus` under the parent's numbers.
 
     Args:
-        parent: the manifest that the corpus was rebuilt from.
+        parent: the manifest that the corpus was rebuilt from, which may be a rebuilt one itself.
         corpus: directory with the rebuilt shards, under their old names; a shard of which nothing
             survived is not there.
         out: manifest directory to make; it must not exist.
-        gone: sorted documents that were removed.
+        gone: sorted documents that were removed, then and before.
 
     Raises:
-        UsageError: the parent is itself of a rebuilt corpus.
-        CorpusError: `out` exists, or the shards are not the parent's without `gone`.
+        CorpusError: `out` exists, the shards are not the parent's without `gone`, or `gone` lacks
+            what was removed before.
     """
     target = Path(out).absolute()
     if target.exists():
         raise CorpusError(f"{out} exists, and manifests never change; choose a new directory")
-    if parent.header.tombstones:
-        raise UsageError(f"{parent.path} is of a rebuilt corpus; give the one it was rebuilt from")
+    back = np.setdiff1d(parent.tombstones, gone)
+    if back.size:
+        raise CorpusError(
+            f"document {int(back[0])} is gone from the corpus of {parent.path} and cannot come "
+            "back; name it among what was removed"
+        )
     builder = _Builder(parent, corpus, gone)
     with full_disk_named(target), published(target) as building:
         for name in parent.header.tables:
@@ -170,12 +175,19 @@ class _Builder:
         return high - low - int(end - start)
 
     def _digest(self, block: int) -> bytes:
-        """Return the digest of what survives of a block of the parent."""
+        """Return the digest of what survives of a block of the parent.
+
+        A block of which nothing does is not read: it may be damaged, and that may be why.
+        """
         low, high = self._edges(block)
         alive = np.ones(high - low, np.bool_)
         start, end = np.searchsorted(self._gone, (low, high))
         alive[self._gone[start:end] - low] = False
-        return logical_digest(survivors(self._parent.reader.stored(block), alive))
+        if not alive.any():
+            return logical_digest(NOTHING)
+        before = self._parent.alive(block)
+        stored = alive if before is None else alive[before]
+        return logical_digest(survivors(self._parent.reader.stored(block), stored))
 
     def _spans(self, shard: Shard, counts: Sequence[int]) -> list[Span]:
         """Return where the blocks with survivors lie in the new file, `counts` rows in each."""

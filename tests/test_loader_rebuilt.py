@@ -18,7 +18,7 @@ from pyarrow import ipc
 
 from shardward.cli.main import cli
 from shardward.loader.batch import Batch
-from shardward.loader.errors import CorpusError, MismatchError, UsageError
+from shardward.loader.errors import CorpusError, MismatchError
 from shardward.loader.holdout_reader import held_out
 from shardward.loader.index import build_manifest
 from shardward.loader.manifest import Manifest
@@ -230,18 +230,6 @@ def test_a_removed_document_that_is_still_behind_the_others_is_refused(tmp_path:
 
     with pytest.raises(CorpusError, match="more lines than the 9 survivors"):
         rebuilt_manifest(parent, tmp_path / "b", tmp_path / "n", gone=np.array([9]))
-
-
-def test_a_rebuilt_corpus_is_rebuilt_from_its_parent(
-    scene: tuple[Run, Manifest, Revision, Path],
-) -> None:
-    _, _, revision, home = scene
-    clean = clean_of(scene)
-
-    with pytest.raises(UsageError, match="rebuild the corpus that it was rebuilt from"):
-        rebuild(clean, revision, home / "again")
-    with pytest.raises(UsageError, match="give the one it was rebuilt from"):
-        rebuilt_manifest(clean, home / "clean", home / "m2", gone=revision.documents)
 
 
 def test_the_command_makes_a_manifest_that_the_run_can_go_on_with(

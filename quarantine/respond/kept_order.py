@@ -42,7 +42,8 @@ def keep_order(place: Path, parent: Manifest, out: Path, report: RebuildReport) 
         UsageError: `place` holds the manifest of another rebuild.
         CorpusError: the shards are not the parent's without what the report says was removed.
     """
-    gone = np.unique(np.array(report.removed_documents, np.int64))
+    # What an earlier rebuild removed from the parent stays gone.
+    gone = np.union1d(parent.tombstones, np.array(report.removed_documents, np.int64))
     if not place.exists():
         rebuilt_manifest(parent, out, place, gone=gone)
     elif not np.array_equal(Manifest.load(place).tombstones, gone):

@@ -42,12 +42,12 @@ def excluded_rows(
     """Return up to `limit` excluded documents by ordinal, and how many there are in all."""
     docs, decided = deciding_entries(entries, resolver(manifest))
     shown = slice(None) if limit is None else slice(limit)
-    rows = _identified(manifest, docs[shown]) if docs.size else []
+    rows = identified(manifest, docs[shown]) if docs.size else []
     numbers = decided[shown].tolist()
     return [_row(row, entries[n - 1]) for row, n in zip(rows, numbers, strict=True)], int(docs.size)
 
 
-def _identified(manifest: Manifest, docs: Documents) -> list[dict[str, Any]]:
+def identified(manifest: Manifest, docs: Documents) -> list[dict[str, Any]]:
     """Return id, shard, row and source of each document; the id is None in a damaged block."""
     try:
         return list(manifest.documents(docs, columns=("id",)).to_pylist())

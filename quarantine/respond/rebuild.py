@@ -30,11 +30,12 @@ from ...loader.files import (
     write_atomic,
 )
 from ...loader.formats import canonical_json, parse_json
-from ...loader.sources.contract import reading
 from ...loader.sources.opening import join, open_input
 from ...loader.unfinished import REPORT, WORK
-from .corpus import UNREAD, content_hashes
+from .listing import identified
 from .rebuild_report import RebuildReport, RebuiltShard, read_report, shard_from_json
+from .rebuild_source import Source, source_of
+from .revisions import check_tombstones
 from .rewrite_other import rewrite_arrow, rewrite_jsonl
 from .rewrite_parquet import Keep, rewrite_parquet
 
@@ -55,20 +56,23 @@ def rebuild(
     *,
     documents: Int64 | None = None,
     advance: Advance | None = None,
+    tell: Callable[[str], object] = lambda _: None,
 ) -> RebuildReport:
     """Write every shard without the excluded documents to `out`, and say what was taken out.
 
     Args:
-        manifest: the corpus.
+        manifest: the corpus; it may be a rebuilt one, of which more is taken out then.
         revision: what to leave out; its content hashes are checked before anything is removed.
         out: directory for the shards, under their old relative names.
         documents: take out only these documents of the revision.
         advance: called with (rows, uri) after each shard.
+        tell: hears of damaged blocks whose documents were all to go.
 
     Raises:
         MismatchError: the revision is for another corpus, or `out` holds another rebuild.
-        UsageError: the corpus is itself a rebuilt one.
-        IntegrityError: a document is not the one that was excluded, or a written shard is wrong.
+        DecisionError: the revision lets in what an earlier rebuild removed.
+        IntegrityError: a document is not the one that was excluded, one that stays cannot be read,
+            or a written shard is wrong.
         CorpusError: a shard cannot be read.
     """
     if revision.manifest != manifest.fingerprint:
@@ -76,11 +80,7 @@ def rebuild(
             f"revision {revision.number} is for corpus {revision.manifest[:12]}, this one is "
             f"{manifest.fingerprint[:12]}; rebuild the corpus the revision was made for"
         )
-    if manifest.header.tombstones:
-        raise UsageError(
-            f"{manifest.path} is of a rebuilt corpus, from which documents are missing; rebuild "
-            "the corpus that it was rebuilt from, with --manifest of that"
-        )
+    check_tombstones(manifest, revision)
     gone = revision.documents if documents is None else np.unique(documents)
     _check_subset(gone, revision)
     _check_outside(manifest, out)
@@ -88,7 +88,7 @@ def rebuild(
         _claim(out, manifest, revision, gone)
         shards = []
         for shard in manifest.shards:
-            shards.append(_one(manifest, shard, revision, gone, out))
+            shards.append(_one(manifest, shard, revision, gone, out, tell=tell))
             if advance is not None:
                 advance(shard.documents, shard.uri)
         return _finish(out, manifest, revision, tuple(shards))
@@ -128,7 +128,13 @@ def _put_in_place(out: Path, shards: tuple[RebuiltShard, ...]) -> None:
 
 
 def _one(
-    manifest: Manifest, shard: Shard, revision: Revision, gone: Int64, out: Path
+    manifest: Manifest,
+    shard: Shard,
+    revision: Revision,
+    gone: Int64,
+    out: Path,
+    *,
+    tell: Callable[[str], object],
 ) -> RebuiltShard:
     marker = out / WORK / f"{shard.first_block:09d}-{shard.digest[:16]}.json"
     staged, target = out / WORK / STAGING / shard.uri, out / shard.uri
@@ -136,17 +142,21 @@ def _one(
         done = shard_from_json(parse_json(marker.read_bytes(), where=str(marker)))
         if done.written is None or done.xxh3_128 in (_digest(staged), _digest(target)):
             return done
-    mine = gone[(gone >= shard.first_document) & (gone < shard.first_document + shard.documents)]
-    _check_source(manifest, shard)
-    _check_content(manifest, mine, revision)
-    removed = _removed(manifest, mine)
-    rows_out = shard.documents - len(removed)
+    source = source_of(manifest, shard, revision, gone)
+    if source.damaged:
+        blocks = ", ".join(map(str, source.damaged))
+        tell(
+            f"shard {shard.uri} is damaged in block {blocks}, of which nothing was to stay; of the "
+            "other blocks the text was compared with the index, further columns cannot be"
+        )
+    removed = _removed(manifest, source.gone)
+    rows_out = source.rows - len(removed)
     if rows_out:
-        _write(manifest, shard, mine - shard.first_document, staged, revision)
+        _write(manifest, shard, source, staged, revision)
     done = RebuiltShard(
         uri=shard.uri,
         digest=shard.digest,
-        rows_in=shard.documents,
+        rows_in=source.rows,
         rows_out=rows_out,
         removed=tuple(removed),
         written=shard.uri if rows_out else None,
@@ -157,13 +167,15 @@ def _one(
     return done
 
 
-def _write(manifest: Manifest, shard: Shard, rows: Int64, target: Path, revision: Revision) -> None:
+def _write(
+    manifest: Manifest, shard: Shard, source: Source, target: Path, revision: Revision
+) -> None:
     """Write one shard under a temporary name, check it, and put it in place."""
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.tmp")
     try:
-        written = _rewrite(manifest, shard, rows, temporary, revision)
-        expected = shard.documents - rows.size
+        written = _rewrite(manifest, shard, source, temporary, revision)
+        expected = source.rows - source.places.size
         if written != expected:
             raise IntegrityError(
                 f"shard {shard.uri} gave {written} rows where the manifest promises {expected} "
@@ -177,14 +189,14 @@ def _write(manifest: Manifest, shard: Shard, rows: Int64, target: Path, revision
 
 
 def _rewrite(
-    manifest: Manifest, shard: Shard, rows: Int64, temporary: Path, revision: Revision
+    manifest: Manifest, shard: Shard, source: Source, temporary: Path, revision: Revision
 ) -> int:
     location = join(manifest.root, shard.uri)
-    if not rows.size:
-        with open_input(location) as source, temporary.open("wb") as out:
-            shutil.copyfileobj(source, out, 1 << 20)
-        return shard.documents
-    keep = _keeper(rows)
+    if not source.places.size:
+        with open_input(location) as stream, temporary.open("wb") as out:
+            shutil.copyfileobj(stream, out, 1 << 20)
+        return source.rows
+    keep = _keeper(source.places)
     if shard.format == "parquet":
         note = {
             "shardward.parent": manifest.fingerprint,
@@ -193,10 +205,12 @@ def _rewrite(
         rewrite_parquet(shard.uri, location, temporary, keep, note)
         return int(pq.read_metadata(temporary).num_rows)
     if shard.format in ("arrow", "arrow-stream"):
-        stream = shard.format == "arrow-stream"
-        return rewrite_arrow(shard.uri, location, temporary, keep, stream=stream)
+        streamed = shard.format == "arrow-stream"
+        return rewrite_arrow(
+            shard.uri, location, temporary, keep, spans=source.spans, stream=streamed
+        )
     if shard.format == "jsonl":
-        return rewrite_jsonl(shard.uri, location, temporary, keep)
+        return rewrite_jsonl(shard.uri, location, temporary, keep, spans=source.spans)
     raise CorpusError(
         f"shard {shard.uri} has the format {shard.format!r}, which rebuild cannot write; "
         "convert the corpus to Parquet"
@@ -216,34 +230,8 @@ def _keeper(rows: Int64) -> Keep:
 def _removed(manifest: Manifest, docs: Int64) -> list[dict[str, Any]]:
     if not docs.size:
         return []
-    rows = manifest.documents(docs, columns=("id",)).to_pylist()
+    rows = identified(manifest, docs)
     return [{"doc": row["doc"], "row": row["row"], "id": row["id"]} for row in rows]
-
-
-def _check_source(manifest: Manifest, shard: Shard) -> None:
-    """Refuse a shard whose bytes are not those that were indexed."""
-    state = xxhash.xxh3_128()
-    with reading(shard.uri), open_input(join(manifest.root, shard.uri)) as stream:
-        while chunk := stream.read(1 << 20):
-            state.update(chunk)
-    if state.hexdigest() != shard.digest:
-        raise IntegrityError(
-            f"shard {shard.uri} has digest {state.hexdigest()}, the manifest says {shard.digest}; "
-            "restore it, or index the corpus anew"
-        )
-
-
-def _check_content(manifest: Manifest, docs: Int64, revision: Revision) -> None:
-    """Refuse to remove a document whose content is not what was decided about."""
-    places = np.searchsorted(revision.documents, docs)
-    found = content_hashes(manifest, docs)
-    for doc, place, now in zip(docs.tolist(), places.tolist(), found, strict=True):
-        was = revision.hashes[16 * place : 16 * (place + 1)]
-        if was not in (now, UNREAD):
-            raise IntegrityError(
-                f"document {doc} has content {now.hex()}, revision {revision.number} excluded "
-                f"{was.hex()}; the corpus changed since the decision, index it anew"
-            )
 
 
 def _check_subset(gone: Int64, revision: Revision) -> None:
@@ -266,13 +254,15 @@ def _check_outside(manifest: Manifest, out: Path) -> None:
 
 def _claim(out: Path, manifest: Manifest, revision: Revision, gone: Int64) -> None:
     """Make `out` belong to this rebuild, or refuse it."""
-    claim = canonical_json(
-        {
-            "parent": manifest.fingerprint,
-            "revision": revision.digest,
-            "documents": xxhash.xxh3_128_hexdigest(gone.astype("<i8").tobytes()),
-        }
-    )
+    value = {
+        "parent": manifest.fingerprint,
+        "revision": revision.digest,
+        "documents": xxhash.xxh3_128_hexdigest(gone.astype("<i8").tobytes()),
+    }
+    if manifest.header.tombstones:
+        # What an earlier rebuild removed is not removed again, so this is another rebuild.
+        value["missing"] = xxhash.xxh3_128_hexdigest(manifest.tombstones.astype("<i8").tobytes())
+    claim = canonical_json(value)
     path = out / WORK / "claim.json"
     if path.exists() and path.read_bytes() != claim:
         found = parse_json(path.read_bytes(), where=str(path))
