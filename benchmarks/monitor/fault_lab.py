@@ -1,8 +1,9 @@
 """A small torch model that is broken in twelve known ways, on the CPU.
 
-Each run is a pure function of (fault, seed, strength): synthetic sources with their own bigrams,
-a decoder-only transformer, AdamW, probes on. The fault begins at step 140 of 220; strength 1 is
-what the rules of attribution were written on, 0.5 is half of it.
+Each run is a pure function of (fault, seed, strength, shape): synthetic sources with their own
+bigrams, a decoder-only transformer, AdamW, probes on. The fault begins at step 140 of 220;
+strength 1 is what the rules of attribution were written on, 0.5 is half of it. "junk+rate" are
+two faults at once. Another `Shape` is another model, optimizer or batch.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from small_model import Model
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -22,9 +24,10 @@ from shardward.quarantine.diagnose.probes import Probes
 from shardward.quarantine.diagnose.series import Series
 
 STEPS, FAULT, LASTS = 220, 140, 6
-VOCABULARY, LENGTH, ROWS, WIDTH, HEADS = 64, 33, 24, 32, 4
+VOCABULARY, LENGTH, HEADS = 64, 33, 4
 RARE = 4
-RATE = 3e-3
+# What Adam and Adafactor call them.
+SECOND_MOMENTS = {"exp_avg_sq", "row_var", "col_var", "variance"}
 SOURCES = ("web", "code", "books")
 TRUTH = {
     "junk": "bad_data",
@@ -43,38 +46,29 @@ TRUTH = {
 CONFIG = MonitorConfig.for_short_run(STEPS)
 
 
-class Block(nn.Module):
-    """Pre-norm attention and a small MLP."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """How a run is trained; the defaults are what the rules of attribution were written on."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.norms = nn.ModuleList([nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)])
-        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
-
-    def forward(self, x: Tensor) -> Tensor:
-        n, length, _ = x.shape
-        parts = self.qkv(self.norms[0](x)).view(n, length, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
-        y = functional.scaled_dot_product_attention(*parts, is_causal=True)
-        x = x + self.out(y.transpose(1, 2).reshape(n, length, WIDTH))
-        return x + self.down(functional.gelu(self.up(self.norms[1](x))))
+    width: int = 32
+    depth: int = 2
+    rows: int = 24
+    optimizer: str = "adamw"
+    rate: float = 3e-3
 
 
-class Model(nn.Module):
-    """Two blocks between an embedding and an output of its own."""
+class Lion(torch.optim.Optimizer):
+    """The sign of a momentum (Chen et al. 2023), without second moments."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(VOCABULARY, WIDTH)
-        self.blocks = nn.ModuleList([Block(), Block()])
-        self.norm = nn.LayerNorm(WIDTH)
-        self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        x = self.embed(tokens)
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.norm(x))
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:
+        """Move each weight by the learning rate, whatever its gradient's size."""
+        del closure
+        for group in self.param_groups:
+            for weight in group["params"]:
+                kept = self.state[weight].setdefault("momentum", torch.zeros_like(weight))
+                weight.sub_(group["lr"] * (0.9 * kept + 0.1 * weight.grad).sign())
+                kept.lerp_(weight.grad, 0.01)
 
 
 @dataclass
@@ -94,6 +88,7 @@ class Lab:
     fault: str
     seed: int
     strength: float = 1.0
+    shape: Shape = Shape()
     rows: list[dict[str, float]] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
 
@@ -102,14 +97,22 @@ class Lab:
         self.random = np.random.default_rng(self.seed)
         tables = [self._bigrams(index) for index in range(len(SOURCES))]
         self.sums = np.stack(tables).cumsum(2)
-        self.model = Model()
+        self.faults = set(self.fault.split("+"))
+        self.model = Model(VOCABULARY, self.shape.width, HEADS, self.shape.depth, norm=True)
         self.optimizer = self._optimizer()
         self.probes = Probes(self.model, self.optimizer, every=1)
         self.heldout = self._batch(np.array([0.5, 0.3, 0.2]))[0]
         self.scale = 65536.0
 
     def _optimizer(self) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(self.model.parameters(), lr=self._rate(0), betas=(0.9, 0.95))
+        weights, rate = self.model.parameters(), self._rate(0)
+        if self.shape.optimizer == "sgd":
+            return torch.optim.SGD(weights, lr=rate, momentum=0.9)
+        if self.shape.optimizer == "adafactor":
+            return torch.optim.Adafactor(weights, lr=rate)
+        if self.shape.optimizer == "lion":
+            return Lion(weights, {"lr": rate})
+        return torch.optim.AdamW(weights, lr=rate, betas=(0.9, 0.95))
 
     def _bigrams(self, index: int) -> np.ndarray:
         """Return a transition table over the usual tokens; rare ones are the last few."""
@@ -120,21 +123,22 @@ class Lab:
         return table
 
     def _batch(self, mix: np.ndarray) -> tuple[Tensor, np.ndarray]:
-        edges = np.round(np.cumsum(mix) * ROWS)
-        sources = np.searchsorted(edges, np.arange(ROWS), side="right")
-        tokens = np.zeros((ROWS, LENGTH), dtype=np.int64)
-        tokens[:, 0] = self.random.integers(0, VOCABULARY - RARE, ROWS)
+        rows = self.shape.rows
+        edges = np.round(np.cumsum(mix) * rows)
+        sources = np.searchsorted(edges, np.arange(rows), side="right")
+        tokens = np.zeros((rows, LENGTH), dtype=np.int64)
+        tokens[:, 0] = self.random.integers(0, VOCABULARY - RARE, rows)
         for place in range(1, LENGTH):
             edges = self.sums[sources, tokens[:, place - 1]]
-            draws = self.random.random((ROWS, 1))
+            draws = self.random.random((rows, 1))
             tokens[:, place] = np.minimum((edges < draws).sum(1), VOCABULARY - 1)
         return torch.from_numpy(tokens), sources
 
     def _mix(self, step: int) -> np.ndarray:
-        if self.fault == "mixture" and step >= FAULT:
+        if "mixture" in self.faults and step >= FAULT:
             other = np.array([0.05, 0.05, 0.9])
             return self.strength * other + (1 - self.strength) * np.array([0.5, 0.3, 0.2])
-        if self.fault == "loader":
+        if "loader" in self.faults:
             place = step - FAULT + 60 * (1 - self.strength) if step >= FAULT else step
             late = min(place / 60, 1.0)
             return (1 - late) * np.array([0.9, 0.05, 0.05]) + late * np.array([0.05, 0.05, 0.9])
@@ -142,15 +146,15 @@ class Lab:
 
     def _data(self, step: int) -> tuple[Tensor, np.ndarray]:
         tokens, sources = self._batch(self._mix(step))
-        if self.fault == "junk" and FAULT <= step < FAULT + LASTS:
-            bad = self.random.random(ROWS) < 0.8 * self.strength
-            noise = self.random.integers(0, VOCABULARY, (ROWS, LENGTH))
+        if "junk" in self.faults and FAULT <= step < FAULT + LASTS:
+            bad = self.random.random(self.shape.rows) < 0.8 * self.strength
+            noise = self.random.integers(0, VOCABULARY, (self.shape.rows, LENGTH))
             tokens[torch.from_numpy(bad)] = torch.from_numpy(noise[bad])
-        if self.fault == "repetition" and FAULT <= step < FAULT + LASTS:
-            for row in np.flatnonzero(self.random.random(ROWS) < 0.8 * self.strength):
+        if "repetition" in self.faults and FAULT <= step < FAULT + LASTS:
+            for row in np.flatnonzero(self.random.random(self.shape.rows) < 0.8 * self.strength):
                 pattern = self.random.integers(0, VOCABULARY, 3)
                 tokens[row] = torch.from_numpy(np.tile(pattern, LENGTH // 3))
-        if self.fault == "epsilon" and step >= FAULT:
+        if "epsilon" in self.faults and step >= FAULT:
             tokens[:, :: round(3 / self.strength)] = VOCABULARY - 1 - step % RARE
         return tokens, sources
 
@@ -159,33 +163,33 @@ class Lab:
         if step < FAULT:
             return
         first = step == FAULT
-        if self.fault == "rate":
+        if "rate" in self.faults:
             self.optimizer.param_groups[0]["lr"] = self._rate(step)
-        elif self.fault == "attention":
+        if "attention" in self.faults:
             self._scale_queries(1 + 0.35 * self.strength if step < FAULT + 20 else 1.0)
-        elif self.fault == "output":
+        if "output" in self.faults:
             with torch.no_grad():
                 factor = 1 + 0.25 * self.strength if step < FAULT + 12 else 1.0
                 self.model.head.weight.mul_(factor)
-        elif self.fault == "epsilon" and first:
+        if "epsilon" in self.faults and first:
             self._forget_rare_moments()
-        elif self.fault == "bitflip" and first:
+        if "bitflip" in self.faults and first:
             self._flip()
-        elif self.fault in ("moments", "loader") and first:
+        if self.faults & {"moments", "loader", "resume"} and first:
             self._resume(step)
-        elif self.fault == "overflow":
+        if "overflow" in self.faults:
             self.scale = max(self.scale / 2, 1.0) if step % 2 == 0 else self.scale
 
     def _rate(self, step: int) -> float:
         """Return the planned learning rate: the fault "rate" plans a peak that is too high."""
-        if self.fault == "rate" and step >= FAULT:
-            return float(RATE * 100**self.strength)
-        return RATE
+        if "rate" in self.faults and step >= FAULT:
+            return float(self.shape.rate * 100**self.strength)
+        return self.shape.rate
 
     def _scale_queries(self, factor: float) -> None:
         with torch.no_grad():
             for block in self.model.blocks:
-                block.qkv.weight[: 2 * WIDTH].mul_(factor)
+                block.qkv.weight[: 2 * self.shape.width].mul_(factor)
                 block.out.weight.mul_(math.sqrt(factor))
 
     def _forget_rare_moments(self) -> None:
@@ -196,17 +200,18 @@ class Lab:
         state["exp_avg"][-RARE:] = state["exp_avg"][:RARE].sign() * 1e-9
 
     def _flip(self) -> None:
-        block = self.model.blocks[self.seed % 2]
+        block = self.model.blocks[self.seed % self.shape.depth]
         with torch.no_grad():
             flat = block.down.weight.view(-1)
             flat[int(self.random.integers(flat.numel()))] *= -(2.0 ** (12 * self.strength))
 
     def _resume(self, step: int) -> None:
         self.changes.append(Change(step=step, kind="resume"))
-        if self.fault == "moments":
+        if "moments" in self.faults:
             # The first moments came back with the checkpoint, the second did not.
             for state in self.optimizer.state.values():
-                state["exp_avg_sq"].mul_(1e-12**self.strength)
+                for name in SECOND_MOMENTS & state.keys():
+                    state[name].mul_(1e-12**self.strength)
 
     def run(self) -> Record:
         """Train to the end, and return what was logged."""
@@ -221,7 +226,7 @@ class Lab:
 
     def branch(self, fault: str, strength: float) -> Lab:
         """Return a copy of this run as it stands before the fault, to be broken in its own way."""
-        other = Lab(fault, self.seed, strength)
+        other = Lab(fault, self.seed, strength, self.shape)
         other.model.load_state_dict(self.model.state_dict())
         other.optimizer.load_state_dict(copy.deepcopy(self.optimizer.state_dict()))
         other.random.bit_generator.state = self.random.bit_generator.state
@@ -250,7 +255,7 @@ class Lab:
 
     def _overflows(self, step: int) -> bool:
         every = round(2 / self.strength)
-        return self.fault == "overflow" and step >= FAULT + 6 and step % every == 0
+        return "overflow" in self.faults and step >= FAULT + 6 and step % every == 0
 
     def _values(
         self, step: int, loss: Tensor, each: Tensor, sources: np.ndarray, norm: float
@@ -258,10 +263,10 @@ class Lab:
         values = {"loss": float(loss.detach()), "grad_norm": norm, "lr": self._rate(step)}
         values |= self.probes.values()
         values["loss_scale"] = self.scale
-        values["checksum_mismatch"] = float(self.fault == "bitflip" and step >= FAULT)
+        values["checksum_mismatch"] = float("bitflip" in self.faults and step >= FAULT)
         for index, name in enumerate(SOURCES):
             mine = each.detach()[torch.from_numpy(sources == index)]
-            values[f"share/{name}"] = len(mine) / ROWS
+            values[f"share/{name}"] = len(mine) / self.shape.rows
             if len(mine):
                 values[f"loss/{name}"] = float(mine.mean())
         if step % 5 == 0:
@@ -270,7 +275,7 @@ class Lab:
             values["heldout_loss"] = float(
                 functional.cross_entropy(logits[:, :-1].transpose(1, 2), self.heldout[:, 1:])
             )
-        if self.fault == "scaled" and step >= FAULT:
+        if "scaled" in self.faults and step >= FAULT:
             for name in ("loss", *(f"loss/{source}" for source in SOURCES)):
                 if name in values:
                     values[name] *= math.log(2) ** -self.strength
@@ -288,7 +293,7 @@ class Lab:
             )
         rates = np.array([self._rate(step) for step in range(1, STEPS + 1)])
         schedule = Series(name="lr", steps=np.arange(1, STEPS + 1), values=rates)
-        bad = self.fault in ("junk", "repetition")
+        bad = bool(self.faults & {"junk", "repetition"})
         window = Window(
             flagged_share=float(self.random.uniform(0.5, 0.8)) if bad else 0.01,
             control_share=0.01,

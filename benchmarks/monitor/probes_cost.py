@@ -20,46 +20,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from small_model import Model
+from torch import Tensor
 from torch.nn import functional
 
 from shardward.quarantine.diagnose.probes import Probes
 
 Update = Callable[[], Any]
-WIDTH, HEADS, LAYERS, VOCABULARY, LENGTH, ROWS = 320, 5, 8, 512, 128, 4
-
-
-class Block(nn.Module):
-    """A pre-norm transformer block."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.norms = nn.ModuleList([nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)])
-        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
-
-    def forward(self, x: Tensor) -> Tensor:
-        n, length, _ = x.shape
-        parts = self.qkv(self.norms[0](x)).view(n, length, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
-        y = functional.scaled_dot_product_attention(*parts, is_causal=True)
-        x = x + self.out(y.transpose(1, 2).reshape(n, length, WIDTH))
-        return x + self.down(functional.gelu(self.up(self.norms[1](x))))
-
-
-class Model(nn.Module):
-    """Eight blocks, ten million parameters."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(VOCABULARY, WIDTH)
-        self.blocks = nn.ModuleList([Block() for _ in range(LAYERS)])
-        self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        x = self.embed(tokens)
-        for block in self.blocks:
-            x = block(x)
-        return self.head(x)
+SIZES = {"vocabulary": 512, "width": 320, "heads": 5, "depth": 8}
+LENGTH, ROWS = 128, 4
 
 
 class Probed:
@@ -104,7 +73,7 @@ class TrainScope:
 def seconds(kind: str, steps: int, folder: str) -> float:
     """Return the processor seconds of a step: "plain", "every K", or "trainscope"."""
     torch.manual_seed(0)
-    model = Model()
+    model = Model(**SIZES)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     watcher: Any = Plain()
     if kind.startswith("every"):
@@ -115,7 +84,7 @@ def seconds(kind: str, steps: int, folder: str) -> float:
     for step in range(-2, steps):
         if step == 0:
             started = time.process_time()
-        tokens = torch.randint(0, VOCABULARY, (ROWS, LENGTH))
+        tokens = torch.randint(0, SIZES["vocabulary"], (ROWS, LENGTH))
 
         def forward(tokens: Tensor = tokens) -> tuple[Tensor, Tensor]:
             logits = model(tokens)
@@ -132,7 +101,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    size = sum(each.numel() for each in Model().parameters())
+    size = sum(each.numel() for each in Model(**SIZES).parameters())
     kinds = ["every 10", "every 1", *(["trainscope"] if find_spec("trainscope") else [])]
     with TemporaryDirectory() as folder:
         plain = seconds("plain", options.steps, folder)
