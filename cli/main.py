@@ -74,7 +74,7 @@ def _fail(ctx: click.Context, message: str, exit_code: int) -> NoReturn:
 def _os_message(error: OSError) -> str:
     what = error.strerror or str(error) or type(error).__name__
     where = f"{error.filename}: " if error.filename else ""
-    return f"{where}{what.lower()}{FULL_DISK if error.errno in FULL else ''}"
+    return f"{where}{what[:1].lower()}{what[1:]}{FULL_DISK if error.errno in FULL else ''}"
 
 
 @click.group(

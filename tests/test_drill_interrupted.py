@@ -186,14 +186,15 @@ def test_a_drill_that_failed_on_its_corpus_leaves_the_directory_to_the_next(
     assert json.loads((out / "drill.json").read_bytes())["done"] == {}
 
 
+@pytest.mark.parametrize("where", ["directory.take_slot", "prepare.write_corpus"])
 def test_a_full_disk_is_named_with_its_remedy(
-    tmp_path: Path, pattern: str, monkeypatch: pytest.MonkeyPatch
+    where: str, tmp_path: Path, pattern: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("shardward.quarantine.drill.prepare.write_corpus", fail)
-    out = tmp_path / "out"
+    monkeypatch.setattr(f"shardward.quarantine.drill.{where}", fail)
+    out = tmp_path / "Out"
     result = CliRunner().invoke(cli, ["drill", "--corpus", pattern, "--out", str(out)])
 
     assert result.exit_code == 1

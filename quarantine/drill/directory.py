@@ -59,6 +59,11 @@ class Directory:
         return self.path / "truth.json"
 
     @property
+    def found(self) -> Path:
+        """What was found, one file for each decision, with the reason for each document."""
+        return self.path / "found"
+
+    @property
     def run(self) -> Path:
         """Run directory."""
         return self.path / "run"
@@ -88,20 +93,22 @@ def claim(out: Path | None) -> Iterator[Directory]:
     Raises:
         Busy: another drill is running there, or one of its commands does not end.
         UsageError: `out` is a file, or holds what is no drill's.
+        OSError: of a full disk, names where, what is free and what is needed.
     """
     path = _next_free() if out is None else out
     _refuse_foreign(path)
-    path.mkdir(parents=True, exist_ok=True)
-    slot = _lock(path)
-    try:
-        with _commands_lock(path) as handle:
-            yield Directory(path=path, commands_lock=handle)
-    finally:
-        slot.release()
+    with _room_named(path):
+        path.mkdir(parents=True, exist_ok=True)
+        slot = _lock(path)
+        try:
+            with _commands_lock(path) as handle:
+                yield Directory(path=path, commands_lock=handle)
+        finally:
+            slot.release()
 
 
 @contextmanager
-def room_named(directory: Path) -> Iterator[None]:
+def _room_named(directory: Path) -> Iterator[None]:
     """Say of a full disk where it is, how much is free and how much a drill needs."""
     try:
         yield
@@ -114,7 +121,9 @@ def room_named(directory: Path) -> Iterator[None]:
 
 def room(directory: Path) -> str:
     """Return how much is free beside `directory` and how much a drill needs, in words."""
-    free = shutil.disk_usage(directory).free / 1e6
+    path = directory.absolute()
+    there = next(each for each in (path, *path.parents) if each.exists())
+    free = shutil.disk_usage(there).free / 1e6
     return f"{free:.1f} megabytes are free in {directory}, a whole drill takes up to {NEEDED_MB}"
 
 

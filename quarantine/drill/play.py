@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from . import closing, finding, leaving, looking, recovery, result, running
-from .directory import claim, room_named
+from .directory import claim
 from .narrator import Narrator
 from .scale import Scale
 from .shell import Shell
@@ -97,7 +97,7 @@ def play(
         release=metadata.version("shardward"),
         scale=asdict(scale),
     )
-    with claim(out) as directory, room_named(directory.path):
+    with claim(out) as directory:
         stage = Stage(
             directory=directory,
             scale=scale,
