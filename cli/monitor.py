@@ -238,3 +238,6 @@ def _render_comparison(console: Console, found: Comparison) -> None:
     console.print(f"{found.common_points} common points, rank correlation {correlation}: {verdict}")
     console.print(f"spikes in both: {', '.join(map(str, found.coinciding)) or 'none'}")
     console.print(f"spikes of the first alone: {', '.join(map(str, found.alone)) or 'none'}")
+    if found.unclear:
+        steps = ", ".join(map(str, found.unclear))
+        console.print(f"spikes for which the second has too few points to tell: {steps}")

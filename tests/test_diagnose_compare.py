@@ -53,6 +53,21 @@ def test_spikes_that_coincide_are_told_from_those_that_do_not() -> None:
     assert found.twin(7) is None
 
 
+@pytest.mark.parametrize(("every", "since"), [(10, 1), (1, 760)])
+def test_a_twin_that_could_not_show_a_spike_does_not_clear_the_data(every: int, since: int) -> None:
+    """It logs one step in ten, or was started at a checkpoint forty steps before."""
+    loss = spiked(curve(1500) + BATCHES / 3, 800, TAIL)
+    twin = series_of({"loss": loss})["loss"]
+    kept = (twin.steps % every == 0) & (twin.steps >= since)
+    other = {"loss": Series(name="loss", steps=twin.steps[kept], values=twin.values[kept])}
+
+    found = compare(series_of({"loss": loss}), other, watch(loss), [])
+
+    assert found.same_data is True
+    assert (found.coinciding, found.alone, found.unclear) == ((), (), (800,))
+    assert found.twin(800) is None
+
+
 def test_an_event_beyond_the_other_log_is_not_compared() -> None:
     found = compared(spiked(curve(1500), 1200, TAIL), curve(1000, seed=1))
 

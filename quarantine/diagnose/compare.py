@@ -23,6 +23,7 @@ LEAST_COMMON = 64
 SAME_DATA = 0.5
 OTHER_DATA = 0.15
 NEAR_POINTS = 3
+LEAST_INSIDE = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,9 @@ class Comparison:
         same_data: Whether they saw the same batches; None where it cannot be said.
         coinciding: Onsets in the first run at which the second has an event too.
         alone: Onsets in the first run at which the second has none.
+        unclear: Onsets in the first run about which the second's log cannot say: it has too few
+            points there, as where it logs every tenth step, or too few before, as where it
+            begins at a checkpoint just before.
     """
 
     common_points: int
@@ -42,6 +46,7 @@ class Comparison:
     same_data: bool | None
     coinciding: tuple[int, ...]
     alone: tuple[int, ...]
+    unclear: tuple[int, ...] = ()
 
     def twin(self, onset: int) -> Twin | None:
         """Return the evidence for the event at `onset`, None where the runs cannot say."""
@@ -57,6 +62,7 @@ class Comparison:
             "same_data": self.same_data,
             "coinciding": list(self.coinciding),
             "alone": list(self.alone),
+            "unclear": list(self.unclear),
         }
 
 
@@ -70,24 +76,35 @@ def compare(
     steps, ours, theirs = _common(first["loss"], second["loss"])
     correlation = _correlation(ours, theirs)
     pages = [event for event in first_events if event.page]
-    onsets = [event.onset for event in pages if len(steps) and steps[0] <= event.onset <= steps[-1]]
+    pages = [event for event in pages if len(steps) and steps[0] <= event.onset <= steps[-1]]
     reach = NEAR_POINTS * _spacing(steps)
-    coinciding = tuple(
-        onset
-        for onset in onsets
-        if any(
-            other.onset - reach <= onset <= max(other.detected, other.onset) + reach
+    found: dict[str, list[int]] = {"coinciding": [], "alone": [], "unclear": []}
+    for event in pages:
+        both = any(
+            other.onset - reach <= event.onset <= max(other.detected, other.onset) + reach
             for other in second_events
             if other.page
         )
-    )
+        shows = _could_show(event, first["loss"], second["loss"])
+        found["coinciding" if both else "alone" if shows else "unclear"].append(event.onset)
     return Comparison(
         common_points=len(steps),
         correlation=correlation,
         same_data=_same(correlation),
-        coinciding=coinciding,
-        alone=tuple(onset for onset in onsets if onset not in coinciding),
+        coinciding=tuple(found["coinciding"]),
+        alone=tuple(found["alone"]),
+        unclear=tuple(found["unclear"]),
     )
+
+
+def _could_show(event: Event, ours: Series, theirs: Series) -> bool:
+    """Whether the other log has the points that it takes to see such an event."""
+    last = max(event.detected, event.end or 0)
+    here, there = (
+        int(((each.steps >= event.onset) & (each.steps <= last)).sum()) for each in (ours, theirs)
+    )
+    before = int((theirs.steps < event.onset).sum())
+    return there >= min(here, LEAST_INSIDE) and before >= LEAST_COMMON
 
 
 def _common(
