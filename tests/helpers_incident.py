@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 from helpers_respond import make_run
 
 from shardward.cli.main import cli
+from shardward.loader.cursor import Cursor
 from shardward.loader.manifest import Manifest
 from shardward.loader.run import Run
 from shardward.loader.stream import ShardLoader
@@ -26,7 +27,7 @@ def train(
     cursor: Any = None,
     spike: bool = False,
     **more: Any,
-) -> None:
+) -> Cursor:
     """Train to step `steps` with a checkpoint every ten; with `spike` the loss jumps at 60."""
     with ShardLoader(manifest, run.plan(), run=run, batch=2, cursor=cursor, **more) as loader:
         for batch in loader:
@@ -41,16 +42,21 @@ def train(
             if step % 10 == 0:
                 loader.checkpoint(step, f"ckpt-{step}")
             if step == steps:
-                return
+                break
+        return Cursor.from_json(loader.state_dict())
 
 
 class Desk:
     """A run that spiked at step 60 and stands at step 70."""
 
-    def __init__(self, home: Path, manifest: Manifest) -> None:
+    def __init__(self, home: Path, manifest: Manifest, *, restarted: bool = False) -> None:
         self.manifest = manifest
         self.run = make_run(home, manifest)
-        train(self.run, manifest, steps=70, spike=True)
+        if not restarted:
+            train(self.run, manifest, steps=70, spike=True)
+            return
+        last = train(self.run, manifest, steps=ONSET - 1)
+        train(self.run, manifest, steps=70, spike=True, cursor=last, reason="restart")
 
     def type(self, *words: str, env: dict[str, str] | None = None) -> Result:
         return CliRunner().invoke(

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from helpers_diagnose import an_event
 from helpers_incident import Desk, train
 from helpers_respond import make_corpus
 
@@ -20,6 +21,7 @@ from shardward.quarantine.diagnose.series import Series
 from shardward.quarantine.respond.command import Spec
 from shardward.quarantine.respond.incident import IncidentStore
 from shardward.quarantine.respond.resume import resume
+from shardward.quarantine.respond.telemetry import event_of
 from shardward.quarantine.respond.trial import judge_trial
 
 
@@ -42,6 +44,29 @@ def test_causes_are_ranked_before_anything_is_filed_and_nothing_is_written(desk:
     assert 0 < sum(c["score"] for c in causes) <= 1.001
     assert len(desk.json("show", "INC-0001")["events"]) == before
     assert "against" in desk.type("causes", "INC-0001").stdout
+
+
+def test_a_spike_on_the_first_steps_after_a_restart_is_a_resume_fault(
+    tmp_path: Path, manifest: Manifest
+) -> None:
+    desk = Desk(tmp_path, manifest, restarted=True)
+    desk.json("open", "--onset", "60", "--detected", "62", "--yes")
+    best = desk.json("causes", "INC-0001")["causes"][0]
+
+    assert best["name"] == "resume_fault"
+    assert "the event begins on the first resumed step" in best["evidence_for"]
+
+
+def test_the_layer_that_the_monitor_saw_move_first_is_known_to_the_incident(desk: Desk) -> None:
+    moved = (("grad_norm/blocks.3", 57), ("loss", 60))
+    event = an_event(onset=57, detected=62, moved=moved, signals=("loss", "grad_norm"))
+    incident = IncidentStore(desk.run.path).open(
+        onset=57, detected=62, kind="spike", event=event.to_json(), actor="kim"
+    )
+    causes = {each["name"]: each for each in desk.json("causes", incident.id)["causes"]}
+
+    assert event_of(incident).moved == moved
+    assert "blocks.3 moved 3 steps before the loss" in str(causes["gradient_explosion"])
 
 
 def test_leaving_with_a_factor_gives_it_to_the_trainer_and_to_the_postmortem(desk: Desk) -> None:

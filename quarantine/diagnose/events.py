@@ -87,6 +87,7 @@ class Event:
             "baseline": _finite(self.baseline),
             "recovered_step": self.end,
             "signals": list(self.signals),
+            "moved": [list(pair) for pair in self.moved],
             "score": _finite(self.z),
             "page": self.page,
             "count": self.count,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -51,12 +52,15 @@ def loss_left(evidence: Evidence) -> int:
     """
     event, loss = evidence.event, evidence.series.get("loss")
     noise = None if loss is None else noise_before(loss, event.onset, NOISE_POINTS)
-    if loss is None or noise is None:
+    level = None if loss is None else level_before(loss, event.onset, NOISE_POINTS)
+    if loss is None or noise is None or level is None:
         return event.onset
-    height = CLEAR * max(noise, LEAST_NOISE * abs(event.baseline))
+    # An event that a person opened has no baseline.
+    level = event.baseline if math.isfinite(event.baseline) else level
+    height = CLEAR * max(noise, LEAST_NOISE * abs(level))
     inside = (loss.steps >= event.onset) & (loss.steps <= last_step(evidence))
     values = loss.values[inside]
-    off = ~np.isfinite(values) | (values > event.baseline + height)
+    off = ~np.isfinite(values) | (values > level + height)
     return int(loss.steps[inside][off][0]) if off.any() else event.onset
 
 

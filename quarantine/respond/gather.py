@@ -9,7 +9,7 @@ from ...loader.errors import IntegrityError
 from ...loader.order import Layout
 from ...loader.revision_store import load_revision
 from ..diagnose.attribution import attribute
-from ..diagnose.evidence import Evidence, Trial
+from ..diagnose.evidence import Change, Evidence, Trial
 from ..diagnose.evidence import Window as Shares
 from ..search.triage import triage
 from .curves import curves_json
@@ -103,11 +103,25 @@ def rank_causes(incident: Incident, run: Run, ledger: Ledger, manifest: Manifest
     piece = _branches(incident, run)[0][1] if run.head() is not None else None
     evidence = Evidence(
         event=event_of(incident),
+        changes=() if piece is None else _restarts(run, piece),
         series=ledger_series(ledger, piece),
         window=_shares(incident, manifest),
         trials=trials if watched is None else (*trials, watched),
     )
     return {"causes": [cause.to_json() for cause in attribute(evidence)]}
+
+
+def _restarts(run: Run, piece: int) -> tuple[Change, ...]:
+    """Return where the trainer was started again from a checkpoint, on the way to `piece`.
+
+    A rewind is left out: it answers a spike, whose return after it is the same spike.
+    """
+    reasons = {each.piece: each.reason for each in run.pieces()}
+    return tuple(
+        Change(step=span.first, kind="resume")
+        for span in run.lineage(piece)
+        if reasons[span.piece] == "restart"
+    )
 
 
 def _watched_trial(incident: Incident) -> Trial | None:

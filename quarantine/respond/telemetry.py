@@ -114,6 +114,9 @@ def event_of(incident: Incident) -> Event:
         peak_step=stored.get("peak_step") or opened.summary["detected"],
         z=_number(stored.get("z", stored.get("score"))),
         baseline=_number(stored.get("baseline")),
+        signals=tuple(stored.get("signals", ("loss",))),
+        moved=tuple((name, step) for name, step in stored.get("moved", ())),
+        drift_since=stored.get("drift_since"),
         page=True,
     )
 
