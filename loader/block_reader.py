@@ -16,7 +16,13 @@ from .arrays import Int64Array
 from .blocks import BlockData, logical_digest, token_dtype
 from .errors import CorpusError, CorruptBlock, UnreachableShard
 from .sources import ShardReader, open_shard
-from .sources.columns import check_token_range, string_array, text_block, token_block
+from .sources.columns import (
+    check_sound,
+    check_token_range,
+    string_array,
+    text_block,
+    token_block,
+)
 from .sources.opening import join
 from .tokenizers import Tokenizer, tokenizer_of
 from .tombstones import spread_rows, spread_text, spread_tokens
@@ -105,10 +111,18 @@ class BlockReader:
         """Return columns of `block` as the shard has them, null for a tombstone.
 
         Raises:
-            CorruptBlock: the shard cannot be read or has another number of rows there.
+            CorruptBlock: the shard cannot be read or has another number of rows there, or a column
+                is damaged.
             UnreachableShard: the store does not hand it out.
         """
+        place, first = self._place(block)
         found, alive = self._survivors(block, columns), self._manifest.alive(block)
+        try:
+            # No digest covers these columns, and a damaged one leads into any memory.
+            for column in found.columns:
+                check_sound(column, place, first)
+        except CorpusError as error:
+            raise CorruptBlock(str(error)) from error
         return found if alive is None else spread_rows(found, alive)
 
     def _survivors(self, block: int, columns: Sequence[str]) -> pa.Table:

@@ -16,6 +16,7 @@ from .errors import CorpusError, UsageError
 from .sources import ShardReader, Span, open_shard
 from .sources.columns import (
     check_sizes,
+    check_sound,
     check_token_range,
     kind_of,
     text_block,
@@ -237,20 +238,28 @@ def _codes(
     table: pa.Table, columns: Columns, names: SourceNames, uri: str, span: Span
 ) -> UInt16Array:
     if columns.id is not None:
-        _refuse_null(table[columns.id], columns.id, uri, span)
+        _check_name(table[columns.id], columns.id, uri, span)
     if columns.source is None:
         folder, _, _ = uri.partition("/") if "/" in uri else (DEFAULT_SOURCE, "", "")
         return np.full(table.num_rows, names.code(folder), np.uint16)
-    _refuse_null(table[columns.source], columns.source, uri, span)
+    _check_name(table[columns.source], columns.source, uri, span)
     return names.column(table[columns.source])
 
 
-def _refuse_null(column: pa.ChunkedArray, name: str, uri: str, span: Span) -> None:
+def _check_name(column: pa.ChunkedArray, name: str, uri: str, span: Span) -> None:
+    check_sound(column, f"shard {uri}", span.first)
     if column.null_count:
         row = span.first + int(pc.index(pc.is_null(column), True).as_py())
         raise CorpusError(
             f"shard {uri} row {row} has a null {name!r}; fill it in or leave the row out"
         )
+    try:
+        column.cast(pa.string())
+    except pa.ArrowException as error:
+        raise CorpusError(
+            f"shard {uri}: column {name!r} is {column.type}, which does not read as text "
+            f"({error}); cast it to string, or name another column"
+        ) from error
 
 
 def file_facts(uri: str, location: str) -> tuple[int, bytes]:

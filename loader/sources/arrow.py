@@ -58,7 +58,7 @@ class ArrowStreamReader:
         self._uri = uri
         with reading(uri):
             self._handle = open_input(location)
-            self._schema = ipc.read_schema(ipc.read_message(self._handle))
+            self._schema = ipc.read_schema(self._message("schema"))
             self._names = tuple(self._schema.names)
         self._dictionaries: list[tuple[int, pa.Buffer]] | None = None
 
@@ -86,13 +86,20 @@ class ArrowStreamReader:
         require_columns(self._uri, self._names, columns)
         with reading(self._uri):
             self._handle.seek(span.offset)
-            message = ipc.read_message(self._handle)
+            message = self._message("record batch")
             batch = self._decode(span.offset, message)
             return pa.Table.from_batches([batch]).select(list(columns))
 
     def close(self) -> None:
         """Close the file."""
         self._handle.close()
+
+    def _message(self, kind: str) -> pa.Message:
+        """Return the message that begins here; of another kind, Arrow would take it for `kind`."""
+        message = ipc.read_message(self._handle)
+        if message.type != kind:
+            raise ValueError(f"a {message.type} stands where a {kind} belongs")
+        return message
 
     def _messages(self) -> Iterator[tuple[str, int, pa.Message]]:
         with reading(self._uri):

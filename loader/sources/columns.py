@@ -40,7 +40,7 @@ def text_block(column: pa.ChunkedArray, place: str, first: int) -> BlockData:
         CorpusError: a null or text that is not UTF-8 (lone surrogates included); the message names
             the row, `first` being that of the column's start.
     """
-    _validate(column, place, first)
+    check_sound(column, place, first)
     _refuse_nulls(column, place, first)
     return _joined([_text_chunk(chunk) for chunk in column.chunks], np.dtype(np.uint8))
 
@@ -51,7 +51,7 @@ def token_block(column: pa.ChunkedArray, place: str, first: int) -> BlockData:
     Raises:
         CorpusError: a null list or a null inside one, or offsets that lead outside the values.
     """
-    _validate(column, place, first)
+    check_sound(column, place, first)
     _refuse_nulls(column, place, first)
     chunks = []
     for chunk in column.chunks:
@@ -103,8 +103,12 @@ def _is_list(kind: pa.DataType) -> bool:
     )
 
 
-def _validate(column: pa.ChunkedArray, place: str, first: int) -> None:
-    """Refuse damaged columns before anything follows their offsets or indices into memory."""
+def check_sound(column: pa.ChunkedArray, place: str, first: int) -> None:
+    """Refuse damaged columns before anything follows their offsets or indices into memory.
+
+    Raises:
+        CorpusError: naming the row, `first` being that of the column's start.
+    """
     for chunk in column.chunks:
         try:
             chunk.validate(full=True)
