@@ -13,6 +13,7 @@ played first otherwise. Phases are those that the drill itself writes to its `dr
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -145,11 +146,13 @@ def chain(asked: argparse.Namespace, cause: Cause, how: str, *, base: Json, home
     with _room(home / "room", small=how == "full") as room:
         drill = Drill(words=_words(cause, asked.seed), out=room / "out", kept=home)
         stops = []
-        for phase in [phase for phase in PHASES[cause] for _ in range(asked.stops)]:
-            if not drill.is_over(phase):  # it was over before the instant that was drawn
-                seconds = base["seconds"][phase] * draw.uniform(0, LATEST)
-                stops.append(stop(drill, how, phase, seconds=seconds))
-                _print("stop", {"cause": cause, "how": how, **stops[-1]})
+        for phase, number in itertools.product(PHASES[cause], range(asked.stops)):
+            if drill.is_over(phase):
+                continue  # it was over before the instant that was drawn
+            share = (number + draw.random()) / asked.stops  # an early stop, then later ones
+            seconds = base["seconds"][phase] * share * LATEST
+            stops.append(stop(drill, how, phase, seconds=seconds))
+            _print("stop", {"cause": cause, "how": how, **stops[-1]})
         drill.start()
         code = drill.process.wait()
         end: Json = {"exit": code, "said": drill.said()[-1000:], "holds": False}
@@ -194,7 +197,7 @@ def _as_it_should(how: str, code: int, said: str) -> bool:
         return code == -signal.SIGKILL
     if how == "interrupt":
         return code == 128 + signal.SIGINT and "to go on: shardward drill" in said
-    return code == 1 and "megabytes are free" in said
+    return code == 1 and "no space left" in said.lower()
 
 
 def _fill(drill: Drill) -> None:
