@@ -18,6 +18,8 @@ from typing import BinaryIO
 from ...loader.errors import FormatError, NotFound
 
 BLOCK = 1 << 18
+# A block of wide rows is larger, so that it holds some hundreds of them, up to this many times.
+COLUMNS, LARGER = 128, 16
 LONGEST_LINE = 64 << 20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -53,6 +55,11 @@ class LogFile:
         self.size = os.fstat(self._file.fileno()).st_size
         # Bytes read of the blocks that were last begun.
         self.position = 0
+        self._block = BLOCK
+
+    def widen(self, columns: int) -> None:
+        """Read larger blocks from now on, if rows of so many `columns` ask for it."""
+        self._block = BLOCK * max(1, min(LARGER, columns // COLUMNS))
 
     def __enter__(self) -> LogFile:
         return self
@@ -76,7 +83,7 @@ class LogFile:
         return self._file.read(self.size)
 
     def blocks(self) -> Iterator[Lines]:
-        """Yield the lines in blocks of a quarter of a megabyte, without a byte-order mark.
+        """Yield the lines in blocks of a quarter of a megabyte (or wider ones), without a BOM.
 
         Raises:
             FormatError: the log is not UTF-8, holds NUL bytes or a line without end.
@@ -84,7 +91,7 @@ class LogFile:
         number, rest, done = 1, b"", 0
         while done < self.size:
             self._file.seek(done)
-            part = self._file.read(min(BLOCK, self.size - done))
+            part = self._file.read(min(self._block, self.size - done))
             if not part:
                 break
             data = rest + (part.removeprefix(BYTE_ORDER_MARK) if done == 0 else part)

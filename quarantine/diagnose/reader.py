@@ -91,9 +91,9 @@ class LogReader:
         for place, block in enumerate(blocks):
             self._take_columns(list(block.columns), len(block.numbers))
             if len(block.numbers):
-                empty = False
                 if self._columns and self._first is None:
-                    self._first = place
+                    self._first = 0 if empty else place
+                empty = False
                 # Who reads again, and knows the columns, is given the same blocks.
                 if self._first is not None and place >= self._first:
                     yield self._chunk(block)

@@ -127,6 +127,7 @@ class CsvRows:
         for lines in _whole_cells(self._log):
             if header is None:
                 header, lines = self._header(lines)  # noqa: PLW2901  the rest of the block
+                self._log.widen(len(header))
             block = None
             if (column := step()) is not None and b'"' not in lines.data:
                 block = _by_columns(lines, header, column, left_out)

@@ -30,20 +30,20 @@ class Observations:
     losses: NDArray[np.float64]
     others: Mapping[str, Column]
 
-    def rows(self) -> Iterator[tuple[int, dict[str, float | None]]]:
-        """Yield (step, {name: value}), with None for what was not logged."""
-        columns = [self.losses.tolist(), *(self._cells(each) for each in self.others.values())]
-        names = ["loss", *self.others]
-        for step, *row in zip(self.steps.tolist(), *columns, strict=True):
-            yield step, dict(zip(names, row, strict=True))
-
-    def _cells(self, column: Column) -> list[float | None]:
-        if len(column.rows) == len(self.steps):
-            return list(column.values.tolist())
-        cells: list[float | None] = [None] * len(self.steps)
-        for row, value in zip(column.rows.tolist(), column.values.tolist(), strict=True):
-            cells[row] = value
-        return cells
+    def rows(self) -> Iterator[tuple[int, dict[str, float]]]:
+        """Yield (step, {name: value}), without what was not logged."""
+        names, columns = ["loss"], [self.losses.tolist()]
+        # Names that only some rows have are kept by row: a cell for each would be quadratic.
+        some: dict[int, dict[str, float]] = {}
+        for name, column in self.others.items():
+            if len(column.rows) == len(self.steps):
+                names.append(name)
+                columns.append(column.values.tolist())
+                continue
+            for row, value in zip(column.rows.tolist(), column.values.tolist(), strict=True):
+                some.setdefault(row, {})[name] = value
+        for place, (step, *row) in enumerate(zip(self.steps.tolist(), *columns, strict=True)):
+            yield step, {**dict(zip(names, row, strict=True)), **some.get(place, {})}
 
 
 def observations(chunks: Iterable[Chunk], *, merge: bool) -> Iterator[Observations]:
