@@ -148,3 +148,42 @@ def test_a_spike_that_is_over_was_no_change_of_scale() -> None:
     series = series_of({"loss": loss, "heldout_loss": np.full(POINTS, 2.9)})
 
     assert "logging" not in scores(page(series | series_of({"grad_norm": np.ones(POINTS)})))
+
+
+@pytest.mark.parametrize(("resumed", "best"), [(LEFT - 1, "resume_fault"), (300, "learning_rate")])
+def test_a_rate_off_its_schedule_since_a_resume_just_before_is_a_scheduler_not_restored(
+    resumed: int, best: str
+) -> None:
+    planned = np.full(POINTS, 1e-4)
+    logged = planned.copy()
+    logged[LEFT - 2 :] = 1e-3
+    evidence = replace(
+        page(probed() | series_of({"lr": logged})),
+        schedule=series_of({"lr": planned})["lr"],
+        changes=(Change(step=resumed, kind="resume"),),
+    )
+
+    assert attribute(evidence)[0].name == best
+
+
+@pytest.mark.parametrize(("height", "best"), [(0.5, "eval_drift"), (0.0, "unknown")])
+def test_an_evaluation_that_jumps_beside_a_calm_loss_is_the_harness(
+    height: float, best: str
+) -> None:
+    """A person opens an incident about it: the monitor pages for the training loss alone."""
+    heldout = 2.9 + NOISE / 10
+    heldout[LEFT - 1 :] += height
+    event = an_event(onset=LEFT, detected=LEFT + 20, baseline=np.nan, peak=np.nan, z=np.nan)
+    series = series_of({"loss": curve(POINTS), "eval/wikitext_loss": heldout})
+    found = attribute(Evidence(event=event, series=series))
+
+    assert found[0].name == best
+    assert (found[0].evidence_for == ()) is (best == "unknown")
+
+
+def test_an_evaluation_that_jumps_with_the_loss_is_no_drift_of_the_harness() -> None:
+    heldout = 2.9 + NOISE / 10
+    heldout[LEFT - 1 :] += 0.5
+    evidence = page(series_of({"loss": the_loss(), "heldout_loss": heldout}), end=None)
+
+    assert scores(evidence)["eval_drift"] < 0.02

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .confirm import last_step as last_known
 from .events import Event
@@ -50,18 +51,29 @@ def loss_left(evidence: Evidence) -> int:
     The onset may lie before it: another signal led, or a point that happened to be high. What
     caused the event was there before this step, and what is seen from it on may be its effect.
     """
+    found = _loss_off(evidence)
+    return evidence.event.onset if found is None or not len(found) else int(found[0])
+
+
+def loss_stayed(evidence: Evidence) -> bool:
+    """Whether the loss is known and was never clearly off its level."""
+    found = _loss_off(evidence)
+    return found is not None and not len(found)
+
+
+def _loss_off(evidence: Evidence) -> NDArray[np.int64] | None:
+    """Return the steps of the event at which the loss is off its level, None if it is not known."""
     event, loss = evidence.event, evidence.series.get("loss")
     noise = None if loss is None else noise_before(loss, event.onset, NOISE_POINTS)
     level = None if loss is None else level_before(loss, event.onset, NOISE_POINTS)
     if loss is None or noise is None or level is None:
-        return event.onset
+        return None
     # An event that a person opened has no baseline.
     level = event.baseline if math.isfinite(event.baseline) else level
     height = CLEAR * max(noise, LEAST_NOISE * abs(level))
     inside = (loss.steps >= event.onset) & (loss.steps <= last_step(evidence))
-    values = loss.values[inside]
-    off = ~np.isfinite(values) | (values > level + height)
-    return int(loss.steps[inside][off][0]) if off.any() else event.onset
+    steps, values = loss.steps[inside], loss.values[inside]
+    return steps[~np.isfinite(values) | (values > level + height)] if len(steps) else None
 
 
 def measures_nothing(event: Event) -> bool:

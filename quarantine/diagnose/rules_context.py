@@ -6,9 +6,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from .confirm import HELDOUT_PREFIXES
 from .evidence import Change, Evidence
 from .repeats import regular_gap
-from .rules import Rule, Voice, last_step, level_before, loss_left, measures_nothing, say
+from .rules import (
+    Rule,
+    Voice,
+    last_step,
+    level_before,
+    loss_left,
+    loss_stayed,
+    measures_nothing,
+    say,
+)
 from .series import Series
 
 NEAR_STEPS = 10
@@ -59,6 +69,11 @@ def schedule(evidence: Evidence) -> Iterator[Voice]:
         yield say("learning_rate", -0.5, f"the learning rate {at:.3g} is as planned")
         return
     text = f"the learning rate is {at:.3g} where the schedule says {should:.3g}"
+    if _near(evidence, "resume") is not None:
+        text += " since a resume just before, as where the scheduler was not restored"
+        yield say("resume_fault", 5.0, text)
+        yield say("learning_rate", 1.5, text)
+        return
     if _near(evidence, "resume", before=2000) is not None:
         yield say("resume_fault", 1.5, text + ", since a resume")
     yield say("learning_rate", 5.0, text)
@@ -203,10 +218,29 @@ def evaluation(evidence: Evidence) -> Iterator[Voice]:
     """Speak of a held-out loss that moved while the training loss did not."""
     if _near(evidence, "evaluation", before=1000) is not None:
         yield say("eval_drift", 3.0, "the evaluation was changed")
-    if "heldout_loss" in evidence.event.signals and "loss" not in evidence.event.signals:
-        yield say("eval_drift", 3.0, "only the held-out loss moved")
-    elif "loss" in evidence.event.signals:
+    only_heldout = "loss" not in evidence.event.signals and any(
+        name.startswith(HELDOUT_PREFIXES) for name in evidence.event.signals
+    )
+    moved = _moved_evaluation(evidence) if loss_stayed(evidence) else None
+    if only_heldout or moved is not None:
+        yield say("eval_drift", 3.0, moved or "only the held-out loss moved")
+    elif "loss" in evidence.event.signals and not loss_stayed(evidence):
         yield say("eval_drift", -3.0, "the training loss itself moved")
+
+
+def _moved_evaluation(evidence: Evidence) -> str | None:
+    """Return which held-out metric jumped about the event although the training loss did not."""
+    onset = evidence.event.onset
+    for name, series in sorted(evidence.series.items()):
+        earlier = series.between(0, onset - 1)
+        later = series.values[(series.steps >= onset) & np.isfinite(series.values)]
+        if not name.startswith(HELDOUT_PREFIXES) or len(earlier) < 4 or not len(later):
+            continue
+        usual = float(np.abs(np.diff(earlier[-32:])).max())
+        before, after = float(earlier[-1]), float(later[0])
+        if abs(after - before) > max(2 * usual, STILL_HELDOUT * abs(before)):
+            return f"{name} went from {before:.4g} to {after:.4g}, the training loss kept its level"
+    return None
 
 
 def _value_at(series: Series, step: int) -> float | None:
