@@ -169,7 +169,7 @@ def _write_temporary(path: Path, data: bytes) -> Path:
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     temporary = Path(name)
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with full_disk_named(path), os.fdopen(handle, "wb") as stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())

@@ -34,9 +34,10 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(
 ) -> None:
     write_atomic(tmp_path / "a", b"old")
     monkeypatch.setattr("os.fsync", refusing(errno.ENOSPC))
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match="No space") as caught:
         write_atomic(tmp_path / "a", b"new")
 
+    assert caught.value.filename == str(tmp_path / "a")
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a", b"old")]
 
 

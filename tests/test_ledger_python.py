@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -138,3 +139,17 @@ def test_every_format_of_an_export_holds_the_same_rows(run: Run, tmp_path: Path)
 
     assert same[0] == same[1] == same[2]
     assert len(same[0]) == 6
+
+
+def test_a_full_disk_is_named_by_the_file_of_an_export(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(value: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("shardward.quarantine.ledger.export.finite_json", full)
+    with Ledger.open(run) as ledger, pytest.raises(OSError, match="No space") as caught:
+        ledger.export("telemetry", "jsonl", tmp_path / "x.jsonl")
+
+    assert caught.value.filename == str(tmp_path / "x.jsonl")
+    assert not list(tmp_path.iterdir())

@@ -191,9 +191,10 @@ def test_a_full_disk_leaves_the_log_byte_for_byte(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "write", write)
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(OSError, match="No space") as caught:
             log.append(decide("release", 1))
 
+    assert caught.value.filename == str(log.path)
     assert log.path.read_bytes() == before
 
 

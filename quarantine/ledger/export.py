@@ -14,6 +14,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from ...loader.errors import UsageError
+from ...loader.files import full_disk_named
 from ...loader.records import finite_json
 from .database import Database
 
@@ -42,6 +43,7 @@ def export(database: Database, table: str, form: str, out: Path) -> int:
 
     Raises:
         UsageError: no such table or format, or `out` exists.
+        OSError: as the system says; a full disk names `out`.
     """
     if table not in ORDERS or form not in FORMATS:
         raise UsageError(
@@ -56,6 +58,7 @@ def export(database: Database, table: str, form: str, out: Path) -> int:
     try:
         query = f"SELECT * FROM {table} ORDER BY {ORDERS[table]}"  # noqa: S608 (one of ORDERS)
         with (
+            full_disk_named(out),
             database.batches(query) as reader,
             _WRITERS[form](partial, reader.schema) as write,
         ):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ...loader.errors import FormatError, IntegrityError
-from ...loader.files import exclusive_lock, publish_new, sync_directory
+from ...loader.files import exclusive_lock, full_disk_named, publish_new, sync_directory
 from ...loader.formats import canonical_json, check_format, parse_json, sha256_hex
 from ...loader.records import finite_json
 
@@ -193,7 +193,7 @@ class ChainFile:
 
     def _write(self, data: bytes) -> None:
         fresh = not self.path.exists()
-        with self.path.open("ab", buffering=0) as stream:
+        with full_disk_named(self.path), self.path.open("ab", buffering=0) as stream:
             size = stream.tell()
             try:
                 _write_all(stream.fileno(), data)
