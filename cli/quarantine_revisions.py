@@ -21,6 +21,7 @@ from ..quarantine.respond.export import export_rows
 from ..quarantine.respond.findings import evidence_of
 from ..quarantine.respond.impact import diff as revision_diff
 from ..quarantine.respond.impact import impact as revision_impact
+from ..quarantine.respond.mirror import pull_revision, push_revision
 from ..quarantine.respond.operations import where_it_stands
 from ..quarantine.respond.passed import WINDOWS, Counted, store_passed
 from ..quarantine.respond.preview import check_given_back
@@ -169,20 +170,35 @@ def _single(value: object) -> bool:
     is_flag=True,
     help=f"Count what it passes over however long that takes; by default up to {WINDOWS} windows.",
 )
+@click.option(
+    "--to",
+    "url",
+    metavar="URL",
+    help="Also put it there, a directory or any fsspec URL, for trainers on other machines.",
+)
 @mutation_options
 @json_option
 def publish_(
-    *, run: Path, manifest: Path | None, count: bool, yes: bool, dry_run: bool, as_json: bool
+    *,
+    run: Path,
+    manifest: Path | None,
+    count: bool,
+    url: str | None,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Make the decisions a revision; a trainer obeys it from its next cursor load on.
 
     What it passes over is counted and stored beside it, so that loaders know their exact length
-    and find any later step at once. It is safe to repeat, also to count what was left.
+    and find any later step at once. It is safe to repeat, also to count what was left, or with --to
+    to put it where quarantine pull fetches it from.
 
     \b
     Examples:
       shardward quarantine publish --run runs/7b --dry-run
       shardward quarantine publish --run runs/7b --yes
+      shardward quarantine publish --run runs/7b --to s3://bucket/runs/7b --yes
     """
     opened = Run.open(run)
     corpus = corpus_of(opened, manifest)
@@ -192,6 +208,7 @@ def publish_(
     act = acts(yes=yes, dry_run=dry_run)
     published = publish_revision(opened.path, corpus) if act else after
     counted = _count(opened, corpus, published, everything=count) if act else Counted()
+    address = push_revision(published, url) if act and url and published.number else None
     payload = {
         "done": act,
         "revision": published.number,
@@ -201,6 +218,7 @@ def publish_(
         "released": len(changed.released),
         "counted_epochs": list(counted.epochs),
         "uncounted_epochs": list(counted.left),
+        "address": address,
     }
 
     def render(out: Console) -> None:
@@ -223,6 +241,29 @@ def _count(run: Run, corpus: Manifest, revision: Revision, *, everything: bool) 
     limit = None if everything else WINDOWS
     with progress("counting windows", None) as advance:
         return store_passed(run, corpus, revision, windows=limit, advance=advance)
+
+
+@click.command("pull")
+@click.argument("url")
+@click.argument("number", type=click.IntRange(1))
+@click.option("--digest", required=True, help="The revision_digest of the cursor.")
+@run_option
+@json_option
+def pull_(*, url: str, number: int, digest: str, run: Path, as_json: bool) -> None:
+    """Fetch revision NUMBER from URL into a run, as a cursor names it: by number and digest.
+
+    A trainer that starts on another machine gets this one, and no other that bears the number.
+
+    \b
+    Examples:
+      shardward quarantine pull s3://bucket/runs/7b 2 --digest 4be1…c0 --run runs/7b
+    """
+    opened = Run.open(run)
+    found = pull_revision(url, number, opened.path, manifest=opened.fingerprint, digest=digest)
+    documents = int(found.documents.size)
+    payload = {"number": found.number, "digest": found.digest, "documents": documents}
+    words = f"revision {found.number} leaves out {documents} documents; it is in {opened.path}"
+    emit(as_json, payload, lambda console: console.print(words))
 
 
 @click.command("export")
@@ -307,4 +348,4 @@ def bulk_(
     decide(log, decision, seen, act=act, as_json=asked.as_json)
 
 
-COMMANDS = (diff_, show_, impact_, publish_, export_, bulk_)
+COMMANDS = (diff_, show_, impact_, publish_, pull_, export_, bulk_)
