@@ -265,6 +265,25 @@ def test_any_rewinds_at_all_give_events_that_hold_together(seed: int, spans: lis
     assert [event.number for event in one.events] == sorted({e.number for e in one.events})
 
 
+@pytest.mark.parametrize("value", [0.0, 2.0, 2.71828])
+@pytest.mark.parametrize("every", [1, 10])
+def test_a_loss_that_never_moved_pages_after_the_warm_up(value: float, every: int) -> None:
+    loss = np.r_[np.full(900, value), curve(100)]
+    (page,) = pages(watch(loss, every=every))
+
+    assert (page.kind, page.onset, page.end) == ("divergence", every, 901 * every)
+    assert page.detected == max(501, 65 * every)
+    causes = attribute(Evidence(event=page))
+    assert causes[0].name in ("logging", "bad_data")
+
+
+def test_a_rounded_loss_that_stands_still_while_gradients_move_is_believed() -> None:
+    norm = gradients(900)
+
+    assert not pages(watch(np.full(900, 2.3), norm))
+    assert len(pages(watch(np.full(900, 2.31415), norm))) == 1
+
+
 def test_a_frozen_loss_that_a_rewind_repeats_begins_after_the_rewind() -> None:
     loss = curve(1000)
     monitor = Monitor()

@@ -15,6 +15,8 @@ LEFT_OVER = 0.1
 BACK = 0.5
 # Rounded losses repeat themselves; a run that has shown how long is believed up to four times that.
 LONGER = 4
+# A value of so few decimals may be rounded, where the gradient norm shows that the run goes on.
+COARSE = 2
 
 
 class CollapseRule:
@@ -64,12 +66,21 @@ class CollapseRule:
             self._changes += 1
             return False
         self._same += 1
+        if self._changes == 1:
+            self.since = self._same_since
+            return self._never_moved(step, loss)
         if self._lively or self._changes < self._varied:
             return False
         if self._same == max(self._enough, LONGER * self._longest):
             self.since = self._same_since
             return True
         return False
+
+    def _never_moved(self, step: int, loss: float) -> bool:
+        """Whether a loss that has been the same from the first is no measurement."""
+        if self._lively and loss == round(loss, COARSE):
+            return False
+        return self._same >= self._enough and step - self._same_since >= self._accept
 
     def may_fall(self, loss: float, level: float) -> bool:
         """Whether `loss` is so far below a rough `level` that it is worth a closer look."""
