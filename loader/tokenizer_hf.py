@@ -6,10 +6,14 @@ training process. Children do it and send back plain buffers.
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
+import threading
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from itertools import pairwise
@@ -21,16 +25,32 @@ import numpy as np
 from .arrays import Int64Array
 from .blocks import BlockData, joined, token_dtype
 from .byte_text import ByteTable
-from .errors import CorpusError, MissingExtra, UsageError
+from .errors import CorpusError, MissingExtra, ShardwardError, UsageError
 from .formats import canonical_json, sha256_hex
 from .piece_text import PieceTable
 from .sources.columns import check_token_range
 from .tokenizer_identity import TokenizerIdentity
 
+LOG = logging.getLogger(__name__)
 MOST_WORKERS = 4
 DECODED_AT_ONCE = 1 << 20
 """Tokens that are Python numbers at one time while they are decoded, or one document's."""
 HF_GRAMMAR = "hf:FILE"
+
+
+_Part = tuple[bytes, np.ndarray[Any, Any]]
+"""Documents end to end, and their offsets."""
+_Tokens = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
+"""As `_encode` returns them."""
+_POOL_LOCK = threading.Lock()
+
+
+@dataclass(slots=True, eq=False)
+class _Pool:
+    """Child processes; those that have never worked cannot, others may be replaced."""
+
+    children: ProcessPoolExecutor
+    has_worked: bool = False
 
 
 class HfTokenizer:
@@ -64,7 +84,7 @@ class HfTokenizer:
             separator=own,
             pad=own + 1,
         )
-        self._pool: ProcessPoolExecutor | None = None
+        self._pool: _Pool | None = None
 
     @classmethod
     def read(cls, path: Path) -> HfTokenizer:
@@ -89,10 +109,13 @@ class HfTokenizer:
         return self._definition
 
     def encode(self, text: BlockData) -> BlockData:
-        """Return the tokens of `text` (uint8 values)."""
+        """Return the tokens of `text` (uint8 values).
+
+        Raises:
+            ShardwardError: the child processes end by themselves.
+        """
         dtype = token_dtype(self._identity.vocabulary)
-        parts = [self._encoded(part) for part in self._shares(text)]
-        found = [part() for part in parts]
+        found = self._encoded(list(self._shares(text)))
         lengths = np.concatenate([lengths for lengths, _ in found])
         offsets = np.zeros(lengths.size + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
@@ -118,17 +141,37 @@ class HfTokenizer:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_pool": None}
 
-    def _encoded(self, part: tuple[bytes, np.ndarray[Any, Any]]) -> Any:
-        """Return a callable that waits for the tokens of `part`."""
+    def _encoded(self, parts: list[_Part]) -> list[_Tokens]:
         if multiprocessing.current_process().daemon:
             # A worker of a data loader may have no children; it is a child itself.
-            return lambda: _encode(self._definition, *part)
-        if self._pool is None:
-            context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self._workers, mp_context=context)
-        return self._pool.submit(_encode, self._definition, *part).result
+            return [_encode(self._definition, *part) for part in parts]
+        while True:
+            pool = self._shared()
+            try:
+                waiting = [pool.children.submit(_encode, self._definition, *part) for part in parts]
+                found = [part.result() for part in waiting]
+            except BrokenProcessPool as error:
+                with _POOL_LOCK:
+                    self._pool = None if self._pool is pool else self._pool
+                if not pool.has_worked:
+                    raise ShardwardError(
+                        "a child process of the tokenizer ended by itself; put what the script "
+                        "does below `if __name__ == '__main__':`, or see whether the machine ran "
+                        "out of memory"
+                    ) from error
+                LOG.warning("a child process of the tokenizer ended by itself; starting new ones")
+            else:
+                pool.has_worked = True
+                return found
 
-    def _shares(self, text: BlockData) -> Iterable[tuple[bytes, np.ndarray[Any, Any]]]:
+    def _shared(self) -> _Pool:
+        with _POOL_LOCK:
+            if self._pool is None:
+                context = multiprocessing.get_context("spawn")
+                self._pool = _Pool(ProcessPoolExecutor(self._workers, mp_context=context))
+            return self._pool
+
+    def _shares(self, text: BlockData) -> Iterable[_Part]:
         """Yield runs of documents of about equal bytes, one for each worker."""
         targets = np.linspace(0, len(text.values), self._workers + 1)[1:-1]
         cuts = [0, *np.searchsorted(text.offsets, targets).tolist(), len(text)]
@@ -202,9 +245,7 @@ def _decoder(definition: bytes, vocabulary: int) -> _Decoder:
     return _Decoder(definition, vocabulary)
 
 
-def _encode(
-    definition: bytes, data: bytes, offsets: np.ndarray[Any, Any]
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _encode(definition: bytes, data: bytes, offsets: np.ndarray[Any, Any]) -> _Tokens:
     """Return (tokens of each document, all tokens end to end); runs in a child."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     edges = offsets.tolist()

@@ -33,7 +33,7 @@ def write(path: Path, rows: pa.Table) -> None:
         writer.write_table(rows)
 
 
-def index(home: Path, **columns: str) -> Manifest:
+def index(home: Path, **columns: Any) -> Manifest:
     return build_manifest([str(home / "data")], home / "m", **columns)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +16,8 @@ from helpers_tokens import token_corpus
 
 from shardward.loader import Manifest, ShardLoader, build_manifest
 from shardward.loader.blocks import BlockData
-from shardward.loader.errors import CorpusError, IntegrityError, UsageError
+from shardward.loader.errors import CorpusError, IntegrityError, ShardwardError, UsageError
+from shardward.loader.tokenizer_hf import HfTokenizer
 from shardward.loader.tokenizers import ByteTokenizer, TokenIds, resolve_tokenizer
 
 TEXTS = ["the cat sat", "", "on the mat and the cat sat again", "ünïcode 漢字", "the end"]
@@ -137,3 +141,24 @@ def test_separator_and_pad_come_after_the_highest_id_of_a_vocabulary_with_gaps(
     assert ids.documents([0, 1])["text"].to_pylist() == ["the cat sat", "sat"]
     with pytest.raises(CorpusError, match=r"part-001\.parquet row 0 holds token 12, outside"):
         token_corpus(tmp_path / "beyond", [[1], [12]], spec)
+
+
+def test_children_that_were_killed_are_replaced(definition: Path) -> None:
+    tokenizer = HfTokenizer.read(definition)
+    expected = tokenizer.encode(block(TEXTS)).values.tolist()
+    assert tokenizer._pool is not None
+    for child in list(tokenizer._pool.children._processes.values()):
+        child.kill()
+        child.join()
+
+    assert tokenizer.encode(block(TEXTS)).values.tolist() == expected
+
+
+def test_children_that_cannot_even_start_are_told_of(
+    definition: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = partial(ProcessPoolExecutor, initializer=os._exit, initargs=(1,))
+    monkeypatch.setattr("shardward.loader.tokenizer_hf.ProcessPoolExecutor", broken)
+
+    with pytest.raises(ShardwardError, match="if __name__ == '__main__'"):
+        HfTokenizer.read(definition).encode(block(TEXTS))
