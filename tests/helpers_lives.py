@@ -156,7 +156,7 @@ def _stream(stack: ExitStack, loader: ShardLoader, stage: Stage) -> Iterator[Bat
     """Return the batches of a rank, read by torch workers where the stage has some."""
     if stage.workers is None:
         return loader
-    options = {"multiprocessing_context": "fork"} if stage.workers else {}
+    options: dict[str, Any] = {"multiprocessing_context": "fork"} if stage.workers else {}
     batches = TorchLoader(loader, num_workers=stage.workers, **options)
     stack.callback(batches.close)
     return (found.batch for found in batches)
