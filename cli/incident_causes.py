@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
 from rich.console import Console
 
+from ..quarantine.diagnose.advice import advise
+from ..quarantine.diagnose.attribution import attribute
 from ..quarantine.ledger import Ledger
-from ..quarantine.respond.gather import rank_causes
+from ..quarantine.respond.gather import gathered, twin_in
 from .incident_options import find
 from .output import emit, json_option, manifest_option, run_option, table
 from .respond_options import corpus_of
@@ -18,21 +21,43 @@ from .respond_options import corpus_of
 @click.argument("incident_id", metavar="ID")
 @run_option
 @manifest_option
+@click.option(
+    "--twin",
+    "twins",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Log of another run to compare with, as monitor compare does; may be repeated.",
+)
+@click.option("--short-run", is_flag=True, help="Judge the twins as runs of a few hundred steps.")
 @json_option
-def causes(*, incident_id: str, run: Path, manifest: Path | None, as_json: bool) -> None:
+def causes(
+    *,
+    incident_id: str,
+    run: Path,
+    manifest: Path | None,
+    twins: tuple[Path, ...],
+    short_run: bool,
+    as_json: bool,
+) -> None:
     """Rank the causes of an incident from all that is known so far; nothing is written.
 
-    Signals, the window beside its controls, and trials speak for and against each; "unknown" is
-    an answer.
+    Signals, restarts, the window beside its controls, trials and twin runs speak for and against
+    each; "unknown" is an answer. Whether the run would recover by itself is weighed against what
+    stayed damaged.
 
     \b
     Examples:
       shardward incident causes INC-0001 --run runs/7b
+      shardward incident causes INC-0001 --twin twin.csv
       shardward incident causes INC-0001 --json
     """
     opened, incident = find(run, incident_id)
     with Ledger.open(opened) as ledger:
-        found = rank_causes(incident, opened, ledger, corpus_of(opened, manifest))["causes"]
+        known = gathered(incident, opened, ledger, corpus_of(opened, manifest))
+    found_twins = tuple(twin_in(each, known, short_run=short_run) for each in twins)
+    known = replace(known, twins=found_twins)
+    found = [cause.to_json() for cause in attribute(known)]
+    advice = advise(known.event, known.series)
 
     def render(out: Console) -> None:
         rows = [
@@ -42,5 +67,7 @@ def causes(*, incident_id: str, run: Path, manifest: Path | None, as_json: bool)
         out.print(table(f"Causes of {incident.id}", ("cause", "score", "for", "against"), rows))
         for remedy in found[0]["remedies"]:
             out.print(f"against {found[0]['name']}: {remedy['what']} ({remedy['effect']})")
+        out.print(f"advice: {advice.action}: {'; '.join(advice.reasons)}")
 
-    emit(as_json, {"id": incident.id, "causes": found}, render)
+    payload = {"id": incident.id, "causes": found, "advice": asdict(advice)}
+    emit(as_json, payload, render)

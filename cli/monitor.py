@@ -102,8 +102,7 @@ def check(
     found = judge_log(
         file, partial(_config, options), partial(_watch, file), columns=_chosen(options)
     )
-    for note in found.notes:
-        say(f"{file.name}: {note}")
+    _say_all(file, found)
     _say_if_unjudged(found)
     shown = [event for event in found.events if event.page or blips or event.kind != "blip"]
     payload = {
@@ -142,16 +141,24 @@ def compare(*, run: Path, other: Path, as_json: bool, **options: Any) -> None:
     """
     log, events = _events(run, options)
     other_log, other_events = _events(other, options)
-    found = compare_runs(log.series, other_log.series, events, other_events)
+    least = _config(options, len(other_log.series["loss"])).least_points
+    found = compare_runs(log.series, other_log.series, events, other_events, least_before=least)
     payload = {"run": str(run), "other": str(other), **found.to_json()}
     emit(as_json, payload, lambda console: _render_comparison(console, found))
 
 
 def _events(file: Path, options: dict[str, Any]) -> tuple[Log, list[Event]]:
     log = read_log(file, columns=_chosen(options))
+    _say_all(file, log)
     points = len(log.series["loss"])
     with _watch(file, "judging", points) as advance:
         return log, detect(log.series, _config(options, points), advance=advance)
+
+
+def _say_all(file: Path, log: Log | Judged) -> None:
+    """Say what was left out of a log, and what was put in order."""
+    for words in (*(f"skipped, {words}" for words in log.skipped), *log.notes):
+        say(f"{file.name}: {words}")
 
 
 @contextmanager
@@ -201,8 +208,6 @@ def _write_plot(plot: Path, title: str, found: Judged) -> None:
 
 
 def _render(console: Console, found: Judged, shown: list[Event]) -> None:
-    for line in found.skipped:
-        console.print(f"skipped: {line}")
     console.print(text_chart(found.curve, found.events, width=min(console.width - 12, 160)))
     if shown:
         columns = ("event", "page", "onset", "paged", "back", "peak", "trend", "score", "signals")

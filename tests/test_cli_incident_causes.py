@@ -69,6 +69,27 @@ def test_the_layer_that_the_monitor_saw_move_first_is_known_to_the_incident(desk
     assert "blocks.3 moved 3 steps before the loss" in str(causes["gradient_explosion"])
 
 
+def test_a_twin_on_the_same_data_that_did_not_spike_speaks_against_the_data(
+    desk: Desk, tmp_path: Path
+) -> None:
+    desk.json("open", "--onset", "60", "--detected", "62", "--yes")
+    noise = [(step * 7919 % 13) / 400 for step in range(200)]
+    rows = [f"{step},{3.0 - step / 500 + noise[step]}" for step in range(1, 200)]
+    early, twin = tmp_path / "early.csv", tmp_path / "twin.csv"
+    early.write_text("\n".join(["step,loss", *rows[40:]]))
+    twin.write_text("\n".join(["step,loss", *rows]))
+
+    refused = desk.type("causes", "INC-0001", "--twin", str(early))
+    answer = desk.json("causes", "INC-0001", "--twin", str(twin), "--short-run")
+
+    assert refused.exit_code == 2
+    assert "cannot say" in refused.stderr
+    assert answer["advice"]["action"] == "let it recover"
+    after = {c["name"]: c for c in answer["causes"]}
+    assert after["bad_data"]["score"] < 0.02
+    assert "a twin run on the same data" in str(after["bad_data"]["evidence_against"])
+
+
 def test_leaving_with_a_factor_gives_it_to_the_trainer_and_to_the_postmortem(desk: Desk) -> None:
     desk.go("rewind")
     shown = desk.type("not-data", "INC-0001", "--reason", "rate", "--lr-factor", "0.1")

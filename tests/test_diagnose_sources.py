@@ -132,3 +132,21 @@ def test_a_held_out_loss_that_suffered_is_a_reason_to_rewind() -> None:
 def test_an_event_that_goes_on_is_waited_for_and_a_divergence_is_not() -> None:
     assert advise(an_event(), {}).action == "wait"
     assert advise(an_event(kind="divergence"), {}).action == "rewind"
+
+
+@pytest.mark.parametrize("kind", ["spike", "divergence"])
+def test_an_event_that_the_log_shows_to_be_over_has_ended(kind: str) -> None:
+    loss = curve(900)
+    loss[599:609] += 1.0
+
+    advice = advise(an_event(kind=kind), series_of({"loss": loss}))
+
+    assert advice.action == "let it recover"
+    assert advice.reasons[0] == "the loss was back on its trend after 10 steps"
+
+
+def test_an_event_that_the_log_shows_to_go_on_is_waited_for() -> None:
+    loss = curve(900)
+    loss[599:] += 1.0
+
+    assert advise(an_event(), series_of({"loss": loss})).action == "wait"

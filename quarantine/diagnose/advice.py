@@ -16,6 +16,9 @@ from .series import Series
 LASTING = 0.01
 AFTER_POINTS = 32
 LEAST_AFTER = 8
+# As the monitor ends an event.
+CALM_Z, CALM_POINTS = 2.5, 3
+LEAST_NOISE = 0.004
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +34,10 @@ def advise(event: Event, series: Mapping[str, Series], *, rewind_steps: int = 10
 
     A loss that came back to its trend and a held-out loss that did not suffer argue for letting
     it be; a divergence, a loss that is not finite or a level that stayed higher argue for the
-    rewind, whose cost is `rewind_steps` plus the steps since the onset.
+    rewind, whose cost is `rewind_steps` plus the steps since the onset. An event without an end
+    has ended where the losses that `series` has since then show it.
     """
+    event = event if event.end is not None else event.changed(end=_end(event, series))
     if event.kind in ("divergence", "nonfinite") and event.end is None:
         return Advice(action="rewind", reasons=(f"a {event.kind} does not heal by itself",))
     if event.end is None:
@@ -45,6 +50,22 @@ def advise(event: Event, series: Mapping[str, Series], *, rewind_steps: int = 10
     return Advice(
         action="let it recover", reasons=(back, f"a rewind would cost about {cost} steps")
     )
+
+
+def _end(event: Event, series: Mapping[str, Series]) -> int | None:
+    """Return the first of as many calm losses in a row as end an event, None without them."""
+    loss = series.get("loss")
+    if loss is None:
+        return None
+    before = loss.between(0, event.onset - 1)[-AFTER_POINTS:]
+    later = loss.steps >= event.detected
+    if len(before) < LEAST_AFTER or not later.any():
+        return None
+    level = float(np.median(before))
+    spread = 1.4826 * float(np.median(np.abs(before - level)))
+    calm = loss.values[later] < level + CALM_Z * max(spread, LEAST_NOISE * abs(level))
+    runs = np.convolve(calm, np.ones(CALM_POINTS), "valid") == CALM_POINTS
+    return int(loss.steps[later][: len(runs)][runs][0]) if runs.any() else None
 
 
 def _lasting_damage(event: Event, series: Mapping[str, Series]) -> list[str]:

@@ -71,8 +71,13 @@ def compare(
     second: Mapping[str, Series],
     first_events: Sequence[Event],
     second_events: Sequence[Event],
+    *,
+    least_before: int = LEAST_COMMON,
 ) -> Comparison:
-    """Return what two runs have in common, judged by their losses and their events."""
+    """Return what two runs have in common, judged by their losses and their events.
+
+    `least_before` is how many points the second's monitor needs before it judges.
+    """
     steps, ours, theirs = _common(first["loss"], second["loss"])
     correlation = _correlation(ours, theirs)
     pages = [event for event in first_events if event.page]
@@ -85,7 +90,7 @@ def compare(
             for other in second_events
             if other.page
         )
-        shows = _could_show(event, first["loss"], second["loss"])
+        shows = _could_show(event, first["loss"], second["loss"], least_before)
         found["coinciding" if both else "alone" if shows else "unclear"].append(event.onset)
     return Comparison(
         common_points=len(steps),
@@ -97,14 +102,14 @@ def compare(
     )
 
 
-def _could_show(event: Event, ours: Series, theirs: Series) -> bool:
+def _could_show(event: Event, ours: Series, theirs: Series, least_before: int) -> bool:
     """Whether the other log has the points that it takes to see such an event."""
     last = max(event.detected, event.end or 0)
     here, there = (
         int(((each.steps >= event.onset) & (each.steps <= last)).sum()) for each in (ours, theirs)
     )
     before = int((theirs.steps < event.onset).sum())
-    return there >= min(here, LEAST_INSIDE) and before >= LEAST_COMMON
+    return there >= min(here, LEAST_INSIDE) and before >= least_before
 
 
 def _common(

@@ -5,12 +5,16 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ...loader.errors import IntegrityError
+from ...loader.errors import IntegrityError, UsageError
 from ...loader.order import Layout
 from ...loader.revision_store import load_revision
 from ..diagnose.attribution import attribute
-from ..diagnose.evidence import Change, Evidence, Trial
+from ..diagnose.compare import compare
+from ..diagnose.config import MonitorConfig
+from ..diagnose.evidence import Change, Evidence, Trial, Twin
 from ..diagnose.evidence import Window as Shares
+from ..diagnose.replay import detect
+from ..diagnose.signals import read_log
 from ..search.triage import triage
 from .curves import curves_json
 from .operations import HISTORY_STEPS, branch_before, branch_of_spike
@@ -20,6 +24,8 @@ from .suspects import judged
 from .telemetry import by_step, event_of, ledger_series
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ...loader.manifest import Manifest
     from ...loader.run import Run
     from ..ledger.ledger import Ledger
@@ -90,6 +96,12 @@ def _branches(incident: Incident, run: Run) -> list[tuple[str, int, int]]:
 
 def rank_causes(incident: Incident, run: Run, ledger: Ledger, manifest: Manifest) -> dict[str, Any]:
     """Return the causes, the likeliest first, from all that the incident has gathered so far."""
+    evidence = gathered(incident, run, ledger, manifest)
+    return {"causes": [cause.to_json() for cause in attribute(evidence)]}
+
+
+def gathered(incident: Incident, run: Run, ledger: Ledger, manifest: Manifest) -> Evidence:
+    """Return all that the incident has gathered so far about its cause."""
     known = (incident.attached("trials") or {}).get("trials", [])
     trials = tuple(
         Trial(
@@ -101,14 +113,34 @@ def rank_causes(incident: Incident, run: Run, ledger: Ledger, manifest: Manifest
     )
     watched = _watched_trial(incident)
     piece = _branches(incident, run)[0][1] if run.head() is not None else None
-    evidence = Evidence(
+    return Evidence(
         event=event_of(incident),
         changes=() if piece is None else _restarts(run, piece),
         series=ledger_series(ledger, piece),
         window=_shares(incident, manifest),
         trials=trials if watched is None else (*trials, watched),
     )
-    return {"causes": [cause.to_json() for cause in attribute(evidence)]}
+
+
+def twin_in(log: Path, evidence: Evidence, *, short_run: bool = False) -> Twin:
+    """Return what the log of another run says about the event of `evidence`.
+
+    Raises:
+        UsageError: it cannot say: too few steps in common, or too few points at the event.
+    """
+    other = read_log(log).series
+    points = len(other["loss"])
+    config = MonitorConfig.for_short_run(points) if short_run else MonitorConfig()
+    events, least = detect(other, config), config.least_points
+    found = compare(evidence.series, other, [evidence.event], events, least_before=least)
+    twin = found.twin(evidence.event.onset)
+    if twin is None:
+        raise UsageError(
+            f"{log} cannot say whether the event of step {evidence.event.onset} is in it too: it "
+            f"has {found.common_points} steps in common with the run, rank correlation "
+            f"{found.correlation}, and may have too few points at the event or before it"
+        )
+    return twin
 
 
 def _restarts(run: Run, piece: int) -> tuple[Change, ...]:
