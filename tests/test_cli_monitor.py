@@ -153,3 +153,12 @@ def test_a_log_that_ends_in_the_warm_up_is_not_called_healthy(tmp_path: Path) ->
 
     assert "all 400 points lie in the warm-up, up to step 500" in result.stderr
     assert "warm-up" not in shardward("check", log, "--short-run").stderr
+
+
+@pytest.mark.parametrize("words", [["check"], ["check", "--json"], ["compare"]])
+def test_what_of_a_log_is_left_out_is_said_with_the_file(tmp_path: Path, words: list[str]) -> None:
+    path = logged(tmp_path, curve(700))
+    path.write_text(path.read_text(encoding="utf-8") + "701", encoding="utf-8")
+    result = shardward(*words, *[path] * (1 + (words == ["compare"])))
+
+    assert "train.csv: skipped, row 702 is cut off" in result.stderr

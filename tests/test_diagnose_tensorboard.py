@@ -94,12 +94,45 @@ def test_a_last_record_that_is_cut_off_is_left_out(tmp_path: Path, cut: int) -> 
     assert log.skipped == ("the last record is cut off",)
 
 
-def test_a_corrupt_length_is_refused(tmp_path: Path) -> None:
+RECORDS = [VERSION, *(scalar(step, "loss", 2.0 + step / 64) for step in range(1, 9))]
+STARTS = [sum(map(len, RECORDS[:place])) for place in range(len(RECORDS))]
+
+
+@pytest.mark.parametrize("place", range(len(b"".join(RECORDS[:4]))))
+def test_one_wrong_byte_costs_one_record_and_is_said_with_its_place(
+    tmp_path: Path, place: int
+) -> None:
+    data = bytearray(b"".join(RECORDS))
+    data[place] ^= 0x20
+    hit = max(start for start in STARTS if start <= place)
+    lost = STARTS.index(hit)
+
+    log = read_log(written(tmp_path, bytes(data)))
+
+    steps = [step for step in range(1, 9) if step != lost]
+    assert log.series["loss"].steps.tolist() == steps
+    assert log.series["loss"].values.tolist() == [2.0 + step / 64 for step in steps]
+    (said,) = log.skipped
+    assert said.startswith(f"corrupt at byte {hit}")
+
+
+def test_an_event_file_without_a_sound_scalar_is_refused(tmp_path: Path) -> None:
     data = bytearray(VERSION + scalar(1, "loss", 2.0))
     data[len(VERSION)] ^= 1
 
-    with pytest.raises(FormatError, match=f"corrupt at byte {len(VERSION)}"):
+    with pytest.raises(FormatError, match=f"no sound scalar .corrupt at byte {len(VERSION)}"):
         read_log(written(tmp_path, bytes(data)))
+
+
+def test_of_many_faults_the_first_are_said_and_the_others_counted(tmp_path: Path) -> None:
+    broken = bytearray(RECORDS[1])
+    broken[20] ^= 1
+
+    log = read_log(written(tmp_path, b"".join([*RECORDS, *[bytes(broken)] * 15])))
+
+    assert len(log.series["loss"]) == 8
+    assert len(log.skipped) == 11
+    assert log.skipped[-1] == "5 more faults"
 
 
 def test_a_record_that_is_no_event_is_refused(tmp_path: Path) -> None:

@@ -139,7 +139,8 @@ def _fit(
     rows: NDArray[np.int64], losses: NDArray[np.int64], steps: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """Return which of `rows` has the step of the row in `losses` beside it, and stands near."""
-    return (steps[losses] == steps[rows]) & (np.abs(losses - rows) <= NEAR)
+    near = np.abs(losses - rows) <= NEAR
+    return np.asarray(near & (steps[losses] == steps[rows]))
 
 
 def _latest(column: Column) -> Column:

@@ -7,6 +7,7 @@ record, a CRC. Only the few fields that hold a step, a tag and a number are look
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +17,20 @@ from ...loader.errors import FormatError
 
 _HEAD = struct.Struct("<QI")
 _LARGEST_RECORD = 64 << 20
-_POLYNOMIAL = 0x82F63B78
+_CRC = struct.Struct("<I")
+# A length that is neither zero nor beyond 2^32 - 1, so that few places need a checksum.
+_PLAUSIBLE = re.compile(rb"(?s)(?!\0{4})(?=.{4}\0{4})")
+MOST_FAULTS = 10
 _FLOAT, _DOUBLE = 1, 2
+
+
+def _crc_of(byte: int) -> int:
+    for _ in range(8):
+        byte = (byte >> 1) ^ (0x82F63B78 & -(byte & 1))
+    return byte
+
+
+_TABLE = [_crc_of(byte) for byte in range(256)]
 
 
 def is_event_file(path: Path, start: bytes) -> bool:
@@ -28,27 +41,72 @@ def is_event_file(path: Path, start: bytes) -> bool:
 def read_scalars(path: Path, data: bytes) -> tuple[list[dict[str, Any]], list[str]]:
     """Return one {"step": step, tag: value} for each scalar, and what was left out, in words.
 
+    A record that does not fit its checksum is left out. Where a length does not fit, everything
+    is left out up to the next bytes that are a sound record.
+
     Raises:
-        FormatError: a record is corrupt; a last record that is cut off is only left out.
+        FormatError: no scalar is sound, or a sound record is no event.
     """
     rows: list[dict[str, Any]] = []
+    faults: list[str] = []
     at = 0
     while at < len(data):
-        head = data[at : at + _HEAD.size]
-        if len(head) < _HEAD.size:
-            return rows, ["the last record is cut off"]
-        length, check = _HEAD.unpack(head)
-        if _masked_crc(head[:8]) != check or length > _LARGEST_RECORD:
-            raise FormatError(
-                f"{path} is corrupt at byte {at}: the length {length} does not match its "
-                "checksum; copy the event file again"
-            )
-        record = data[at + 12 : at + 12 + length]
-        if len(record) < length or at + 16 + length > len(data):
-            return rows, ["the last record is cut off"]
-        rows.extend(_scalars(record, path))
-        at += 16 + length
-    return rows, []
+        length = _length(data, at)
+        if length is None:
+            at = _resumed(data, at, faults)
+            continue
+        end = at + 16 + length
+        if end > len(data):
+            faults.append("the last record is cut off")
+        elif _is_sound(data, at, length):
+            rows.extend(_scalars(data[at + 12 : end - 4], path))
+        else:
+            faults.append(f"corrupt at byte {at}: a record of {length} bytes is left out")
+        at = end
+    if faults and not rows:
+        raise FormatError(f"{path} holds no sound scalar ({faults[0]}); copy the event file again")
+    return rows, _told(faults)
+
+
+def _length(data: bytes, at: int) -> int | None:
+    """Return the length of the record at `at`, None where its checksum does not fit."""
+    head = data[at : at + _HEAD.size]
+    if len(head) < _HEAD.size:
+        return None
+    length, check = _HEAD.unpack(head)
+    fits = length <= _LARGEST_RECORD and _masked_crc(head[:8]) == check
+    return int(length) if fits else None
+
+
+def _resumed(data: bytes, at: int, faults: list[str]) -> int:
+    """Return where the next sound record after a broken one at `at` begins, or the end."""
+    for match in _PLAUSIBLE.finditer(data, at + 1):
+        place = match.start()
+        length = _length(data, place)
+        if length and _is_sound(data, place, length):
+            faults.append(f"corrupt at byte {at}: {place - at} bytes are left out")
+            return place
+    left = len(data) - at
+    faults.append(
+        "the last record is cut off"
+        if left < _HEAD.size
+        else f"corrupt at byte {at}: the last {left} bytes are left out"
+    )
+    return len(data)
+
+
+def _is_sound(data: bytes, at: int, length: int) -> bool:
+    """Whether the record at `at` fits its checksum."""
+    end = at + 16 + length
+    return end <= len(data) and _CRC.unpack(data[end - 4 : end])[0] == _masked_crc(
+        data[at + 12 : end - 4]
+    )
+
+
+def _told(faults: list[str]) -> list[str]:
+    """Return the faults in words, at most `MOST_FAULTS` of them and how many more there are."""
+    more = len(faults) - MOST_FAULTS
+    return [*faults[:MOST_FAULTS], f"{more} more faults"] if more > 0 else faults
 
 
 def _has_valid_head(start: bytes) -> bool:
@@ -141,8 +199,6 @@ def _signed(value: int) -> int:
 def _masked_crc(data: bytes) -> int:
     crc = 0xFFFFFFFF
     for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ (_POLYNOMIAL & -(crc & 1))
+        crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
     crc ^= 0xFFFFFFFF
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
