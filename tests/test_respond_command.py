@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -66,6 +67,15 @@ def test_a_template_without_a_spec_is_refused(template: str, tmp_path: Path) -> 
 def test_a_failing_trainer_is_told_with_the_end_of_its_output(tmp_path: Path) -> None:
     with pytest.raises(TrainerFailed, match=r"exited with 7(.|\n)*out of memory"):
         run_command(script(tmp_path, "print('out of memory'); sys.exit(7)"), SPEC, tmp_path / "w")
+
+
+def test_a_trainer_whose_output_a_full_disk_lost_is_told_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=0))
+
+    with pytest.raises(TrainerFailed, match=r"exited with 1, and there is no space left in .*/w;"):
+        run_command(script(tmp_path, "sys.exit(1)"), SPEC, tmp_path / "w")
 
 
 def test_a_trainer_that_never_ends_is_stopped(tmp_path: Path) -> None:

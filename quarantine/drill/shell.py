@@ -88,7 +88,7 @@ class Shell:
             raise KeyboardInterrupt
         said = command.errors().strip().splitlines() or ["it said nothing"]
         message = f"{said[-1].removeprefix('error: ')} (exit {code} of: {_short(command.line)})"
-        if _NO_ROOM in message:
+        if _NO_ROOM in message.lower():
             message += f"; {room(self.directory.path)}"
         raise _ERRORS.get(code, IncidentError)(message)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
@@ -27,6 +28,7 @@ from ..diagnose.signals import read_series
 KINDS = ("replay", "skip", "hold", "resume", "eval")
 SPEC, METRICS, OUTPUT = "spec.json", "metrics.jsonl", "output.log"
 MOST_TAIL = 2000
+LEAST_ROOM = 1 << 16
 GRACE = 5.0
 """Seconds between asking a command to end and making it."""
 
@@ -150,7 +152,9 @@ def run_command(
     with (home / OUTPUT).open("wb") as output:
         code = _run(words, home, output, timeout)
     if code:
-        raise TrainerFailed(f"{words[0]} exited with {code}; the end of its output:\n{_tail(home)}")
+        raise TrainerFailed(
+            f"{words[0]} exited with {code}{_no_room(home)}; the end of its output:\n{_tail(home)}"
+        )
     if not metrics.exists():
         raise TrainerFailed(f"{words[0]} wrote no {metrics}; one JSON object a step is expected")
     return read(metrics)
@@ -193,6 +197,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def _no_room(home: Path) -> str:
+    """Return that the disk is full, if so: then the command could not write why it ended."""
+    full = shutil.disk_usage(home).free < LEAST_ROOM
+    return f", and there is no space left in {home}" if full else ""
 
 
 def _tail(home: Path) -> str:
