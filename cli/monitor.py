@@ -111,8 +111,8 @@ def check(
         "signals": list(found.signals),
         "skipped": list(found.skipped),
         "notes": list(found.notes),
-        "blips": sum(event.kind == "blip" for event in found.events),
-        "pages": sum(event.page for event in found.events),
+        "blips": found.blips,
+        "pages": found.pages,
         "fragility": found.fragile.to_json(),
         "events": [event.to_json() for event in shown],
     }
@@ -212,11 +212,9 @@ def _render(console: Console, found: Judged, shown: list[Event]) -> None:
     if shown:
         columns = ("event", "page", "onset", "paged", "back", "peak", "trend", "score", "signals")
         console.print(table("", columns, [_row(event) for event in shown]))
-    blips = sum(event.kind == "blip" for event in found.events)
-    pages = sum(event.page for event in found.events)
     fragile = found.fragile
     console.print(
-        f"{found.points} points, {pages} pages, {blips} blips; "
+        f"{found.points} points, {found.pages} pages, {found.blips} blips; "
         f"{fragile.spikes_per_thousand:.2f} events per 1,000 points, trend {fragile.trend:+.2f}"
     )
     if fragile.far_share is not None:

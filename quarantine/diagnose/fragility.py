@@ -50,14 +50,20 @@ def fragility(loss: Series, events: Sequence[Event]) -> Fragility:
     return rated(events, count=len(loss), middle=middle, far=far_share(loss.values))
 
 
-def rated(events: Sequence[Event], *, count: int, middle: int, far: float | None) -> Fragility:
-    """Return how fragile a run was of `count` losses, the middle one at step `middle`."""
+def rated(
+    events: Sequence[Event], *, count: int, middle: int, far: float | None, earlier: int = 0
+) -> Fragility:
+    """Return how fragile a run was of `count` losses, the middle one at step `middle`.
+
+    `earlier` pages before `events` are only counted, in the first half.
+    """
     onsets = [event.onset for event in events if event.kind in HURTFUL]
     early, late = count // 2, count - count // 2
-    first = sum(onset < middle for onset in onsets)
+    first = sum(onset < middle for onset in onsets) + earlier
+    total = len(onsets) + earlier
     return Fragility(
-        spikes_per_thousand=_rate(len(onsets), count),
-        trend=_rate(len(onsets) - first, late) - _rate(first, early),
+        spikes_per_thousand=_rate(total, count),
+        trend=_rate(total - first, late) - _rate(first, early),
         far_share=far,
     )
 

@@ -21,6 +21,7 @@ from .logfile import LogFile
 from .monitor import Monitor
 from .order import Order
 from .reader import LogReader
+from .records import PAGE
 from .replay import ROWS_AT_ONCE, judge_rows
 from .series import Series
 from .signals import Log, held
@@ -42,7 +43,8 @@ class Judged:
         signals: The names of what was logged.
         skipped: In words, what of the log was left out.
         notes: In words, what was put in order.
-        events: Every event, as `Monitor.events`.
+        events: The events, as `Monitor.events`.
+        forgotten: How many more there were, as `Monitor.forgotten`.
         curve: The loss, thinned to at most 9,600 points.
         fragile: How fragile the run was.
     """
@@ -54,8 +56,19 @@ class Judged:
     skipped: tuple[str, ...]
     notes: tuple[str, ...]
     events: Sequence[Event]
+    forgotten: Mapping[str, int]
     curve: Series
     fragile: Fragility
+
+    @property
+    def pages(self) -> int:
+        """How many events paged, those forgotten among them."""
+        return sum(event.page for event in self.events) + self.forgotten.get(PAGE, 0)
+
+    @property
+    def blips(self) -> int:
+        """How many single losses were high, those forgotten among them."""
+        return sum(event.kind == "blip" for event in self.events) + self.forgotten.get("blip", 0)
 
 
 class _Summary:
@@ -162,15 +175,26 @@ def _follow(losses: Iterator[Losses], summary: _Summary, watch: Watch) -> None:
 def _judged(
     log: Log, signals: tuple[str, ...], last_step: int, monitor: Monitor, summary: _Summary
 ) -> Judged:
-    events, far = monitor.events, summary.far.share()
+    events, far, forgotten = monitor.events, summary.far.share(), monitor.forgotten
+    notes = log.notes
+    if forgotten:
+        counts = ", ".join(f"{count} of kind {kind}" for kind, count in forgotten.items())
+        notes = (*notes, f"older events are only counted: {counts}")
     return Judged(
         points=summary.seen,
         last_step=last_step,
         config=monitor.config,
         signals=signals,
         skipped=log.skipped,
-        notes=log.notes,
+        notes=notes,
         events=events,
+        forgotten=forgotten,
         curve=summary.curve.series("loss"),
-        fragile=rated(events, count=summary.seen, middle=summary.middle, far=far),
+        fragile=rated(
+            events,
+            count=summary.seen,
+            middle=summary.middle,
+            far=far,
+            earlier=forgotten.get(PAGE, 0),
+        ),
     )

@@ -56,8 +56,13 @@ class Monitor:
 
     @property
     def events(self) -> list[Event]:
-        """Every event, in order of detection; of blips and changes only the last thousand."""
+        """The last thousand events, in order of detection; blips and changes go first."""
         return self._records.events
+
+    @property
+    def forgotten(self) -> dict[str, int]:
+        """How many older events are only counted: "page", and by kind those that did not page."""
+        return dict(self._records.forgotten)
 
     @property
     def pages(self) -> list[Event]:

@@ -10,15 +10,18 @@ from .events import Event, Kind, event_from_state
 
 LOSS = "loss"
 MOST_RECORDS = 1000
+PAGE = "page"
 STEPS_BACK = "the log steps back"
 
 
 class Records:
-    """Every page, and of blips and changes the last thousand."""
+    """The last thousand events, of which pages stay longest, and how many went before them."""
 
     def __init__(self) -> None:
         self._events: dict[int, Event] = {}
         self._count = 0
+        # How many were forgotten: pages, and by kind those that paged nobody.
+        self.forgotten: dict[str, int] = {}
 
     @property
     def events(self) -> list[Event]:
@@ -36,11 +39,15 @@ class Records:
 
     def keep(self, event: Event) -> None:
         """Record `event`, which is new or the latest state of one that is known."""
+        if event.number <= self._count and event.number not in self._events:
+            return
         self._count = max(self._count, event.number)
         self._events[event.number] = event
         if len(self._events) > MOST_RECORDS:
             passing = (number for number, each in self._events.items() if not each.page)
-            del self._events[next(passing, min(self._events))]
+            gone = self._events.pop(next(passing, min(self._events)))
+            kind = PAGE if gone.page else gone.kind
+            self.forgotten[kind] = self.forgotten.get(kind, 0) + 1
 
     def plain(
         self,
@@ -110,9 +117,14 @@ class Records:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the events as JSON, apart from the NaN and infinity that one may hold."""
-        return {"count": self._count, "events": [event.to_state() for event in self.events]}
+        return {
+            "count": self._count,
+            "events": [event.to_state() for event in self.events],
+            "forgotten": dict(self.forgotten),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take `state_dict` back."""
         events = [event_from_state(event) for event in state["events"]]
         self._count, self._events = state["count"], {event.number: event for event in events}
+        self.forgotten = dict(state.get("forgotten", {}))
