@@ -78,16 +78,15 @@ def scan(
             "give one of --docs, --window and --incident; "
             "--controls needs the --window that they are controls for"
         )
-    warm(say)
     if incident is not None:
         _emit_suspects(*_incident(run, incident, manifest, history), limit, as_json)
     elif window is not None:
-        corpus = load_manifest(manifest)
+        corpus = _ready(load_manifest(manifest))
         suspects = triage(corpus, window, controls or [], tell=say)
         _emit_suspects(corpus, suspects, (), limit, as_json)
     else:
         _scan(
-            load_manifest(manifest),
+            _ready(load_manifest(manifest)),
             docs=docs,
             thorough=thorough,
             workers=workers,
@@ -96,12 +95,23 @@ def scan(
         )
 
 
+def _ready(corpus: Manifest) -> Manifest:
+    """Load the kernels, and say what cannot be judged in this corpus."""
+    if not corpus.has_text:
+        say(
+            "the tokenizer of these ids is not known, so nothing is said about their text: only "
+            "repeats of tokens and copies are found"
+        )
+    warm(say)
+    return corpus
+
+
 def _incident(
     run: Path, incident_id: str, manifest: Path | None, history: int
 ) -> tuple[Manifest, list[Suspect], list[Acquittal]]:
     opened, incident = find(run, incident_id)
     window = incident_window(incident)
-    corpus, branch = corpus_of(opened, manifest), branch_of_spike(incident, opened)
+    corpus, branch = _ready(corpus_of(opened, manifest)), branch_of_spike(incident, opened)
     with Ledger.open(opened) as ledger:
         found = find_suspects(
             incident, ledger, corpus, window, branch=branch, history=history, tell=say

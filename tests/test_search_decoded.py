@@ -17,8 +17,12 @@ from helpers_tokens import byte_level_bpe, encoded, token_corpus
 from shardward.cli.main import cli
 from shardward.loader import Manifest, ShardLoader, build_manifest
 from shardward.loader.run import Run
+from shardward.quarantine.ledger import Ledger
 from shardward.quarantine.ledger.names import Excerpt, excerpts
+from shardward.quarantine.respond.incident import IncidentStore
+from shardward.quarantine.respond.suspects import find_suspects
 from shardward.quarantine.search.corpus_scan import scan_corpus, scan_documents
+from shardward.quarantine.search.incident_window import IncidentWindow
 from shardward.quarantine.search.index_job import build_signatures, read_shard
 from shardward.quarantine.search.sidecar import read_sidecar, usable_sidecar
 from shardward.quarantine.search.similar import search
@@ -143,6 +147,28 @@ def run(manifest: Manifest, tmp_path_factory: pytest.TempPathFactory) -> Run:
             next(loader)
             loader.observe(step, loss=1.0)
     return made
+
+
+def test_ids_of_an_unknown_tokenizer_have_suspects_too(tmp_path: Path) -> None:
+    documents = [RNG.choices(range(90), k=40) for _ in range(24)]
+    documents[2] = [5, 6, 7] * 40
+    found = token_corpus(tmp_path, documents, "ids:100:98:99")
+    plan = found.plan(seed=1, seq_len=None)
+    made = Run.create(tmp_path / "run", plan=plan, manifest_path=found.path)
+    with ShardLoader(found, plan, run=made, batch=8) as loader:
+        for step in range(1, 4):
+            next(loader)
+            loader.observe(step, loss=1.0, sample_loss=[float(step)] * 8)
+    incident = IncidentStore(made.path).open(onset=3, detected=3, actor="kim")
+    with Ledger.open(made) as ledger:
+        docs = tuple(sorted({*ledger.step_documents(3)["doc"].to_pylist(), 2}))
+        window = IncidentWindow(first=3, last=3, docs=docs, controls=())
+        suspects, free = find_suspects(incident, ledger, found, window, branch=None)
+
+    assert [(suspect.doc, suspect.verdict) for suspect in suspects] == [(2, True)]
+    assert free == []
+    told = shardward("scan", "--manifest", found.path)
+    assert "the tokenizer of these ids is not known" in told.stderr
 
 
 def test_shown_spans_are_the_text_of_the_document(run: Run) -> None:

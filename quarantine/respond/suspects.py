@@ -77,10 +77,9 @@ def find_suspects(
         tell: hears of detectors that cannot be used or failed; else a RuntimeWarning says it.
 
     Returns:
-        The suspects, the most suspicious first, and who of them was acquitted; none without text.
+        The suspects, the most suspicious first, and who of them was acquitted. Of token ids without
+        a known tokenizer only repeats and copies are judged.
     """
-    if not manifest.has_text:
-        return [], []
     losses = document_losses(OnBranch(ledger, branch), window.first, window.last)
     suspects = triage(manifest, window.docs, window.controls, losses=losses, tell=tell)
     return acquit_suspects(
