@@ -187,3 +187,15 @@ def test_an_evaluation_that_jumps_with_the_loss_is_no_drift_of_the_harness() -> 
     evidence = page(series_of({"loss": the_loss(), "heldout_loss": heldout}), end=None)
 
     assert scores(evidence)["eval_drift"] < 0.02
+
+
+def test_a_level_that_rose_with_the_share_of_a_source_is_no_change_of_scale() -> None:
+    """Gradient norm and held-out loss stand still in both."""
+    share = np.full(POINTS, 0.2)
+    share[LEFT - 1 :] = 0.55
+    calm = {"grad_norm": np.ones(POINTS), "heldout_loss": np.full(POINTS, 2.9)}
+    scaled = series_of({"loss": the_loss(), **calm})
+
+    assert attribute(page(scaled, end=None))[0].name == "logging"
+    mixed = page(scaled | series_of({"share/books": share}), end=None)
+    assert attribute(mixed)[0].name == "mix_change"

@@ -121,13 +121,13 @@ def tell(title: dict[str, str], records: list[tuple[str, Record]]) -> None:
     """Print how a shape's runs were answered."""
     for matrix in MATRICES:
         answers = [(fault, named(record, fault, matrix)) for fault, record in records]
-        counts = Counter(verdict(name, fault) for fault, name in answers if fault != "healthy")
-        missed = [
-            f"{fault}: {name}"
-            for fault, name in answers
-            if verdict(name, fault) != "right" and (fault, name) != ("healthy", "no page")
-        ]
-        row = {"matrix": matrix, "runs": len(answers)} | {
+        healthy = Counter(name for fault, name in answers if fault == "healthy")
+        broken = [(fault, name) for fault, name in answers if fault != "healthy"]
+        counts = Counter(verdict(name, fault) for fault, name in broken)
+        missed = Counter(
+            f"{fault}: {name}" for fault, name in broken if verdict(name, fault) != "right"
+        )
+        row = {"matrix": matrix, "runs": len(broken), "healthy": healthy} | {
             "right": counts["right"],
             "unknown_or_no_page": counts["silent"],
             "wrongly_bad_data": counts["bad_data"],

@@ -104,7 +104,9 @@ def mixture(evidence: Evidence) -> Iterator[Voice]:
         yield say("bad_data", -1.5, "the mixture was changed on purpose")
     elif moved is not None:
         name, before, after = moved
-        yield say("mix_change", 3.5, f"source {name} went from {before:.0%} to {after:.0%}")
+        text = f"source {name} went from {before:.0%} to {after:.0%}"
+        yield say("mix_change", 3.5, text)
+        yield say("logging", -2.0, f"{text}, which no change of scale does")
     else:
         yield say("mix_change", -1.0, "no change of the mixture is known")
 
