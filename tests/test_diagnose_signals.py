@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardward.loader.errors import FormatError, NotFound, ShardwardError
+from shardward.quarantine.diagnose import logfile
 from shardward.quarantine.diagnose.rows import Objects, Some
 from shardward.quarantine.diagnose.signals import read_log, read_series
 
@@ -245,3 +246,40 @@ def test_a_word_among_sparse_losses_is_refused_with_its_row(tmp_path: Path) -> N
 
     with pytest.raises(FormatError, match="row 3 has 'x' as loss"):
         read_log(log)
+
+
+@pytest.mark.parametrize("before", ["\n", "\r\n \n", "\ufeff\n", "\n" * 600])
+def test_blank_lines_may_stand_before_the_header(
+    tmp_path: Path, before: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logfile, "BLOCK", 128)
+    path = tmp_path / "log.csv"
+    path.write_text(before + "step,loss\n1,2\n2,3\n", encoding="utf-8", newline="")
+
+    assert read_log(path).series["loss"].steps.tolist() == [1, 2]
+    path.write_text(before + "step,loss\n1,2\n2,x\n", encoding="utf-8", newline="")
+    with pytest.raises(FormatError, match=f"row {before.count(chr(10)) + 3} has 'x'"):
+        read_log(path)
+
+
+@pytest.mark.parametrize("form", ["csv", "quoted", "json"])
+def test_steps_beyond_the_whole_doubles_stay_exact(tmp_path: Path, form: str) -> None:
+    steps = [2**53 + 1 + place for place in range(40)]
+    path = tmp_path / "log"
+    rows = {
+        "csv": lambda step: f"{step},2.5",
+        "quoted": lambda step: f'"{step}",2.5',
+        "json": lambda step: f'{{"step": {step}, "loss": 2.5}}',
+    }[form]
+    head = [] if form == "json" else ["step,loss"]
+    path.write_text("\n".join([*head, *map(rows, steps)]) + "\n", encoding="utf-8")
+
+    assert read_log(path).series["loss"].steps.tolist() == steps
+
+
+def test_a_step_that_a_double_has_rounded_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("step,loss\n1,2\n9.007199254740994e15,2\n", encoding="utf-8")
+
+    with pytest.raises(FormatError, match=r"row 3 has step .* no exact number; write it as digits"):
+        read_log(path)

@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from ...loader.errors import FormatError
 from .rows import LARGEST_STEP, MISSING, Some
 
+# Below this every whole number is a double of its own.
+EXACT = 2**53
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
@@ -65,11 +68,11 @@ class Steps:
             return
         self._faulty = np.zeros(len(cells), np.bool_)
         for place, cell in enumerate(cells):
-            value = number(cell)
-            if value is None or value != value // 1 or not 0 <= value < LARGEST_STEP:
+            step = _step(cell)
+            if step is None or not 0 <= step < LARGEST_STEP:
                 self._faulty[place] = True
             else:
-                self.values[place] = int(value)
+                self.values[place] = step
 
     def fault(self, rows: NDArray[np.int64]) -> int | None:
         """Return the first of `rows` that has no step, None if all have one."""
@@ -86,7 +89,27 @@ class Steps:
             return FormatError(
                 f"{path} row {number_of} has {quoted(cell)} as {column}, not a whole step number"
             )
+        if EXACT <= value < LARGEST_STEP:
+            return FormatError(
+                f"{path} row {number_of} has step {quoted(cell)}, which is no exact number; write "
+                "it as digits"
+            )
         return FormatError(f"{path} row {number_of} has step {value:g}, which is out of range")
+
+
+def _step(cell: object) -> int | None:
+    """Return `cell` as a step, None if it is no whole number, or one that may have been rounded."""
+    if isinstance(cell, int) and not isinstance(cell, bool):
+        return cell
+    value = number(cell)
+    if value is None or not math.isfinite(value) or value != int(value):
+        return None
+    if abs(value) < EXACT:
+        return int(value)
+    try:
+        return int(cell) if isinstance(cell, str) else None
+    except ValueError:
+        return None
 
 
 def is_missing(cell: object) -> bool:

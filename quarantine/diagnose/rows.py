@@ -126,6 +126,8 @@ class CsvRows:
         header: list[str] | None = None
         for lines in _whole_cells(self._log):
             if header is None:
+                if lines.data.isspace():
+                    continue
                 header, lines = self._header(lines)  # noqa: PLW2901  the rest of the block
                 self._log.widen(len(header))
             block = None
@@ -137,9 +139,11 @@ class CsvRows:
         text = io.StringIO(lines.text(), newline="")
         reader = csv.reader(text, strict=True)
         try:
-            header = [name.strip() for name in next(reader, [])]
+            # Blank lines may stand before the header.
+            cells = next((cells for cells in reader if any(map(str.strip, cells))), [])
         except csv.Error as error:
             raise self._not_csv(reader.line_num, error) from error
+        header = [name.strip() for name in cells]
         twice = sorted({name for name in header if header.count(name) > 1})
         if twice:
             raise FormatError(
