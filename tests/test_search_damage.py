@@ -152,12 +152,41 @@ def test_clean_text_is_not_flagged(name: str) -> None:
     assert verdicts(CLEAN[name]) == set()
 
 
-def test_numbers_in_lines_of_one_pattern_are_a_table() -> None:
-    rows = "\n".join(f"{RNG.gauss(0, 9):.3f}, {RNG.gauss(0, 9):.3f}" for _ in range(40))
-    codes = "\n".join(f"{i:04X}       ; NSM # Mn   LETTER SIGN A..LETTER SIGN B" for i in range(99))
+def rows_of(count: int) -> str:
+    return "\n".join(f"{RNG.gauss(0, 9):.3f}, {RNG.gauss(0, 9):.3f}" for _ in range(count))
 
-    assert "number-table" in verdicts(rows)
-    assert "number-table" in verdicts(codes)
+
+TABLES = {
+    "numbers": rows_of(40),
+    "names that come again": "\n".join(
+        f"{i:04X}       ; NSM # Mn   LETTER SIGN A..LETTER SIGN B" for i in range(99)
+    ),
+    "new names in capitals": "\n".join(f"{i:04X};{prose(RNG, 4).upper()}" for i in range(99)),
+    "columns": "\n".join(f"1F{i:02X} FE0F 1F{i:02X}    ; {new_words(1)}" for i in range(99)),
+    "pictures": "\n".join(f"E{i}.0 [1] (\U0001f468\u200d\u2764\ufe0f) of {i}" for i in range(99)),
+    "empty lines between": "\n\n\n".join(f"{i:04X}..{i:04X} # Lu LETTER" for i in range(99)),
+    "one warning again": "\n".join(f"12:00:{i:02d} WARN it's (still) \\x" for i in range(60)),
+}
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_numbers_in_lines_of_one_pattern_are_a_table(name: str) -> None:
+    assert "number-table" in verdicts(TABLES[name])
+
+
+def test_a_table_that_prose_explains_is_none() -> None:
+    lines = [f"{new_words(9)}." for _ in range(20)]
+
+    assert "number-table" not in verdicts("\n".join([rows_of(90), *lines]))
+    assert "number-table" in verdicts("\n".join([rows_of(900), *lines]))
+
+
+def test_digits_of_words_like_base64_are_not_those_of_a_poor_scan() -> None:
+    names = "\n".join(f"{prose(RNG, 6)} {RNG.randbytes(16).hex()}" for _ in range(30))
+    scan = " ".join(f"w0rd5 {prose(RNG, 1)}" for _ in range(90))
+
+    assert "digits-in-words" not in verdicts(names)
+    assert "digits-in-words" in verdicts(scan)
 
 
 @settings(max_examples=300, deadline=None)

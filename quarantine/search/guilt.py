@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .rows import DECIDING
 from .vectors import restore
 
-GUILT_VERSION = 3
+GUILT_VERSION = 4
 """Rises when the same index rows make another document guilty."""
 BINARY, REPETITION = "binary", "repetition"
 ACCIDENTS = (BINARY, REPETITION)
@@ -31,8 +31,11 @@ CLEAR = (BINARY, "mojibake", "latin1-letters", "unlikely-characters")
 """Kinds that suffice; of the others a document must also lie near a culprit."""
 NEAREST, FARTHEST = 0.9, 1.35
 NUMBERS_NEAREST, NUMBERS_FARTHEST = 0.8, 1.0
-"""Tables of code pages among manual pages break the rules of tables of numbers by right."""
+"""Pages of figures break the rule on digits by right."""
+TABLES_FARTHEST = 2.0
+"""Tables are of many layouts, and hardly any clean text is one."""
 REPETITION_NEAREST = 2.0
+"""Not for repeated 5-grams, which collections of licences have."""
 SPREADS = 1.5
 """How near: SPREADS times the culprits' own median distance, within NEAREST and FARTHEST."""
 
@@ -88,8 +91,10 @@ class Culprit:
         """Return the distance from the nearest culprit up to which another document is alike."""
         if self.name in CLEAR:
             return float("inf")
-        if self.family == REPETITION:
+        if self.family == REPETITION and self.name != "repeated-5-grams":
             return max(REPETITION_NEAREST, SPREADS * spread)
+        if self.name == "number-table":
+            return TABLES_FARTHEST
         if self.family == "numbers":
             return min(max(NUMBERS_NEAREST, SPREADS * spread), NUMBERS_FARTHEST)
         return min(max(NEAREST, SPREADS * spread), FARTHEST)

@@ -52,8 +52,9 @@ RARE_WEIGHT = 0.4
 LEAST_MISREAD = 0.15
 LOST = 0.005
 """Share of question marks below which none is taken for a lost character."""
-TABLE_DIGITS = 0.03
-"""Share of digits below which a text is no table of numbers."""
+TABLE_DIGITS, TABLE_SMALL, TABLE_REPEATED = 0.015, 0.55, 0.3
+"""A text of fewer digits is no table of numbers, nor is one of more small letters of which less is
+in repeated words."""
 LIMITS = (0.3, 0.2, 0.3, 0.2)
 """Gopher's limits on duplicate paragraphs, their characters, duplicate lines, their characters."""
 
@@ -62,6 +63,7 @@ F_TOP2 = int(Feature.TOP2)
 F_PERIOD = int(Feature.WORD_PERIOD_TIMES)
 F_GOPHER = int(Feature.GOPHER)
 F_DIGIT = int(Feature.DIGIT)
+F_LOWER = int(Feature.LOWER)
 F_TABLE = int(Feature.TABLE)
 F_MARKUP = int(Feature.MARKUP)
 F_ENCODED = int(Feature.ENCODED)
@@ -276,7 +278,8 @@ def fill_patterns(
     """Fill the byte period features, and that of number tables where there are digits."""
     _, _, table, _, state, known = comparing
     size = np.float64(end - start)
-    if row[F_DIGIT] > TABLE_DIGITS:
+    wordless = row[F_LOWER] < TABLE_SMALL or row[F_REPEATED5] > TABLE_REPEATED
+    if row[F_DIGIT] > TABLE_DIGITS and wordless:
         mask = table_mask(table, lines)
         epoch = next_epoch(table, state)
         covered = table_bytes(data, start, end, classes, known, table, mask, epoch, lines)

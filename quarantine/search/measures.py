@@ -58,13 +58,6 @@ def three_controls(features: Features) -> Mask:
     return (characters >= 32) & (control_share(features) * characters >= 2.5)
 
 
-def tabular(features: Features) -> Mask:
-    """Return where a text of 200 characters is not source code, which has much punctuation."""
-    plain = features.column(Feature.PUNCTUATION) <= 0.12
-    numeric = features.column(Feature.DIGIT) >= 0.2
-    return (plain | numeric) & (features.column(Feature.CHARACTERS) >= 200)
-
-
 def three_lost(features: Features) -> Mask:
     """Return where there are three lost letters or more."""
     characters = features.column(Feature.CHARACTERS)
@@ -86,10 +79,13 @@ def crowded(features: Features) -> Column:
 def digits_in_words(features: Features) -> Column:
     """Return the share of places on either side of a digit between small ASCII letters.
 
-    As many of one side as of the other count, since `e4` and `3rd` have but one.
+    As many of one side as of the other count, since `e4` and `3rd` have but one. What words mixed
+    like base64 have of them is left out: a quarter of such words' characters.
     """
     into, out = features.transitions[:, LOWER_DIGIT], features.transitions[:, DIGIT_LOWER]
-    return 2.0 * np.minimum(into, out).astype(np.float64)
+    encoded = 0.25 * features.column(Feature.ENCODED)
+    value: Column = np.maximum(2.0 * np.minimum(into, out) - encoded, 0.0).astype(np.float64)
+    return value
 
 
 def enough_spaced(features: Features) -> Mask:

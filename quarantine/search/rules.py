@@ -181,13 +181,13 @@ BUILT_IN: tuple[Rule, ...] = (
         name="number-table",
         family="numbers",
         measure=measures.column(Feature.TABLE),
-        line=0.5,
-        reason="{value:.0%} of the bytes are table lines: a pattern seen before, numbers in it, "
-        "few letters or words seen before (line {line:.0%})",
+        line=0.6,
+        reason="table lines, less twice the prose, make up {value:.0%} of the bytes: a pattern "
+        "seen before, numbers in it, few letters or words seen before (line {line:.0%})",
         spans=where.digit_spans,
-        gate=measures.tabular,
+        gate=measures.at_least(Feature.CHARACTERS, 500),
         ceiling=1.0,
-        version=2,
+        version=3,
     ),
     Rule(
         name="digits",
@@ -307,8 +307,9 @@ BUILT_IN: tuple[Rule, ...] = (
         reason="{value:.0%} of the places lie between a letter and a digit, as a poor scan leaves "
         "or a code has (line {line:.0%})",
         spans=where.whole,
-        gate=_SOME_TEXT,
+        gate=measures.at_least(Feature.CHARACTERS, 500),
         ceiling=0.25,
+        version=2,
     ),
     Rule(
         name="no-spaces",
