@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import threading
 import time
@@ -84,6 +85,52 @@ def test_an_exporter_whose_page_drips_is_given_up(
 
     assert watch.signs(1) == []
     assert "took longer than 0.3 s" in str(watch.unavailable)
+
+
+def test_an_exporter_whose_header_drips_holds_no_step_for_longer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        done = threading.Event()
+
+        def drip() -> None:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+                while not done.wait(0.05):
+                    connection.sendall(b"a")
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        watch = HardwareWatch(f"http://127.0.0.1:{server.getsockname()[1]}/", timeout=0.2)
+
+        assert watch.signs(1) == []
+        assert "took longer than 0.2 s" in str(watch.unavailable)
+        assert watch.signs(2) == []
+        assert watch.unavailable == "the source of counters is still at its last answer"
+        done.set()
+        thread.join()
+
+
+def test_a_driver_that_hangs_holds_no_step_and_is_asked_again_once_it_answers() -> None:
+    key = ("DCGM_FI_DEV_ROW_REMAP_FAILURE", "n1/gpu0")
+    goes_on, answered = threading.Event(), threading.Event()
+    answers = iter([{key: 0.0}, {key: 1.0}, {key: 1.0}])
+
+    def source() -> dict[tuple[str, str], float]:
+        answer = next(answers)
+        if answer[key] and not goes_on.is_set():
+            goes_on.wait()
+            answered.set()
+        return answer
+
+    watch = HardwareWatch(source, timeout=0.1)
+    watch.signs(1)
+
+    assert watch.signs(2) == []
+    assert "took longer than 0.1 s" in str(watch.unavailable)
+    goes_on.set()
+    answered.wait()
+    watch._reading.answer(5)  # type: ignore[union-attr]
+    assert [sign.step for sign in watch.signs(3)] == [3]
 
 
 def test_a_source_that_raises_is_said_and_keeps_what_it_said_before() -> None:

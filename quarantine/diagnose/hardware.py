@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
-from http.client import HTTPException
 
 from .evidence import HardwareSign
 
@@ -103,22 +103,60 @@ def node_sign(name: str, node: str, step: int | None = None) -> HardwareSign:
     return HardwareSign(step=step, what=f"{what} on {node}", severe=severe)
 
 
+class _Reading:
+    """What a source answers, in a thread of its own: nothing it does can hold a step for longer.
+
+    A header that drips, a name that does not resolve and a driver that hangs have no time limit
+    of their own.
+    """
+
+    def __init__(self, source: Callable[[], Counters]) -> None:
+        self._source = source
+        self._answer: Counters = {}
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="counters", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the source has not answered yet."""
+        return self._thread.is_alive()
+
+    def answer(self, seconds: float) -> Counters:
+        """Return what the source answers within `seconds`; raises what it raises."""
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            raise TimeoutError(f"it took longer than {seconds:g} s")
+        if self._error is not None:
+            raise self._error
+        return self._answer
+
+    def _run(self) -> None:
+        try:
+            self._answer = self._source()
+        # Whatever a driver raises, it is raised again where the answer is asked for.
+        except Exception as error:
+            self._error = error
+
+
 class HardwareWatch:
     """Remembers the last counters of one source, and says what is new.
 
-    It never raises for a source that fails: `unavailable` then says why, and what it last said
-    still counts as before.
+    It never raises for a source that fails, and never waits for one for longer than its timeout:
+    `unavailable` then says why, and what it last said still counts as before. While a source that
+    was given up is still at it, it is not asked again.
     """
 
     def __init__(self, source: str | Callable[[], Counters], *, timeout: float = 2.0) -> None:
         """`source` is the address of a dcgm-exporter page, or a function such as `Nvml().read`.
 
-        `timeout` is in seconds, for the connection and for the page.
+        `timeout` is in seconds, for the whole answer.
         """
         if isinstance(source, str) and not source.startswith(("http://", "https://")):
             raise ValueError(f"{source!r} is no http address; give one, or a function")
         self._source, self._timeout = source, timeout
         self._before: Counters | None = None
+        self._reading: _Reading | None = None
         self.unavailable: str | None = None
 
     def signs(self, step: int | None = None) -> list[HardwareSign]:
@@ -132,19 +170,26 @@ class HardwareWatch:
 
     def _read(self) -> Counters | None:
         self.unavailable = None
-        if not isinstance(self._source, str):
-            try:
-                found = self._source()
-                return {key: float(value) for key, value in found.items() if key[0] in COUNTERS}
-            # Whatever a driver raises or returns, the training goes on.
-            except Exception as error:
-                self.unavailable = f"the source of counters failed: {error!r}"
-                return None
-        try:
-            return read_counters(_page(self._source, self._timeout).decode("utf-8", "replace"))
-        except (OSError, HTTPException, ValueError) as error:
-            self.unavailable = f"{self._source} does not answer with counters: {error}"
+        if self._reading is not None and self._reading.is_open:
+            self.unavailable = "the source of counters is still at its last answer"
             return None
+        self._reading = _Reading(self._asked)
+        try:
+            found = self._reading.answer(self._timeout)
+            return {key: float(value) for key, value in found.items() if key[0] in COUNTERS}
+        # Whatever a driver raises or returns, the training goes on.
+        except Exception as error:
+            self.unavailable = (
+                f"{self._source} does not answer with counters: {error}"
+                if isinstance(self._source, str)
+                else f"the source of counters failed: {error!r}"
+            )
+            return None
+
+    def _asked(self) -> Counters:
+        if not isinstance(self._source, str):
+            return self._source()
+        return read_counters(_page(self._source, self._timeout).decode("utf-8", "replace"))
 
 
 def _page(address: str, seconds: float) -> bytes:
