@@ -3,7 +3,7 @@
     python benchmarks/monitor/probes_cost.py [--steps 20]
 
 Prints one JSON object for each sampling interval, and for the package trainscope at its defaults
-where it is installed: processor time of a step with and without.
+where it is installed: processor time of a step with and without, one beside the other.
 """
 
 from __future__ import annotations
@@ -70,50 +70,63 @@ class TrainScope:
         update()
 
 
-def seconds(kind: str, steps: int, folder: str) -> float:
-    """Return the processor seconds of a step: "plain", "every K", or "trainscope"."""
-    torch.manual_seed(0)
-    model = Model(**SIZES)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    watcher: Any = Plain()
-    if kind.startswith("every"):
-        watcher = Probed(model, optimizer, int(kind.split()[1]))
-    elif kind == "trainscope":
-        watcher = TrainScope(model, optimizer, folder)
-    started = 0.0
-    for step in range(-2, steps):
-        if step == 0:
-            started = time.process_time()
-        tokens = torch.randint(0, SIZES["vocabulary"], (ROWS, LENGTH))
+class Trained:
+    """A model in training, with its watcher, and the processor time that its steps took."""
 
-        def forward(tokens: Tensor = tokens) -> tuple[Tensor, Tensor]:
-            logits = model(tokens)
+    def __init__(self, kind: str, folder: str) -> None:
+        torch.manual_seed(0)
+        self.model = Model(**SIZES)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
+        self.watcher: Any = Plain()
+        if kind.startswith("every"):
+            self.watcher = Probed(self.model, self.optimizer, int(kind.split()[1]))
+        elif kind == "trainscope":
+            self.watcher = TrainScope(self.model, self.optimizer, folder)
+        self.seconds = 0.0
+
+    def step(self, step: int, tokens: Tensor) -> None:
+        """Take one step, and count its time if it is not one of those to warm up."""
+
+        def forward() -> tuple[Tensor, Tensor]:
+            logits = self.model(tokens)
             targets = tokens[:, 1:].flatten()
             return logits, functional.cross_entropy(logits[:, :-1].flatten(0, 1), targets)
 
-        optimizer.zero_grad()
-        watcher.step(step + 1, forward, optimizer.step)
-    return (time.process_time() - started) / steps
+        started = time.process_time()
+        self.optimizer.zero_grad()
+        self.watcher.step(step, forward, self.optimizer.step)
+        if step > 0:
+            self.seconds += time.process_time() - started
+
+
+def pair(kind: str, steps: int, folder: str) -> tuple[float, float]:
+    """Return the seconds of a plain step and of one that is watched, taken in turn."""
+    runs = (Trained("plain", folder), Trained(kind, folder))
+    for step in range(-2, steps + 1):
+        tokens = torch.randint(0, SIZES["vocabulary"], (ROWS, LENGTH))
+        for run in runs:
+            run.step(step, tokens)
+    return runs[0].seconds / steps, runs[1].seconds / steps
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--only", default="every 10,every 1,trainscope")
     options = parser.parse_args()
     torch.set_num_threads(1)
     size = sum(each.numel() for each in Model(**SIZES).parameters())
-    kinds = ["every 10", "every 1", *(["trainscope"] if find_spec("trainscope") else [])]
+    kinds = [kind for kind in options.only.split(",") if kind != "trainscope" or find_spec(kind)]
     with TemporaryDirectory() as folder:
-        plain = seconds("plain", options.steps, folder)
         for kind in kinds:
-            probed = seconds(kind, options.steps, folder)
+            plain, watched = pair(kind, options.steps, folder)
             result = {
                 "test": "probe cost",
                 "parameters": size,
                 "probed": kind,
                 "plain_seconds": round(plain, 4),
-                "probed_seconds": round(probed, 4),
-                "overhead": round(probed / plain - 1, 4),
+                "probed_seconds": round(watched, 4),
+                "overhead": round(watched / plain - 1, 4),
                 "machine": platform.machine(),
                 "command": " ".join(sys.argv),
             }
