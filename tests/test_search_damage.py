@@ -178,7 +178,7 @@ def test_a_table_that_prose_explains_is_none() -> None:
     lines = [f"{new_words(9)}." for _ in range(20)]
 
     assert "number-table" not in verdicts("\n".join([rows_of(90), *lines]))
-    assert "number-table" in verdicts("\n".join([rows_of(900), *lines]))
+    assert "number-table" in verdicts("\n".join([rows_of(2000), *lines]))
 
 
 def test_digits_of_words_like_base64_are_not_those_of_a_poor_scan() -> None:
