@@ -199,3 +199,15 @@ def test_a_level_that_rose_with_the_share_of_a_source_is_no_change_of_scale() ->
     assert attribute(page(scaled, end=None))[0].name == "logging"
     mixed = page(scaled | series_of({"share/books": share}), end=None)
     assert attribute(mixed)[0].name == "mix_change"
+
+
+@pytest.mark.parametrize(("others", "named"), [(1, True), (50, False)])
+def test_rare_rows_that_leap_with_all_other_updates_are_not_about_epsilon(
+    others: int, named: bool
+) -> None:
+    rare, updates = 0.01 + NOISE / 100, 0.001 + NOISE / 1000
+    rare[LEFT - 2 : LEFT] *= 60
+    updates[LEFT - 2 :] *= others
+    evidence = page(probed(rare_update_ratio=rare, update_ratio__blocks=updates))
+
+    assert (attribute(evidence)[0].name == "adam_epsilon") is named

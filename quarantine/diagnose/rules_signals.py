@@ -87,15 +87,9 @@ def rate_too_high(evidence: Evidence) -> Iterator[Voice]:
 
 def update_size(evidence: Evidence) -> Iterator[Voice]:
     """Speak of updates that grew, for their weights, before the loss left its level."""
-    grown = [
-        ratio
-        for name, series in evidence.series.items()
-        if name.split("/")[0] == "update_ratio"
-        and (ratio := _update_growth(series, evidence)) is not None
-    ]
-    if not grown:
+    typical = _grown_updates(evidence)
+    if typical is None:
         return
-    typical = float(np.median(grown))
     if typical > GROWN_UPDATES:
         text = f"updates are {typical:.3g} times as large for their weights"
         resumed = any(
@@ -107,6 +101,17 @@ def update_size(evidence: Evidence) -> Iterator[Voice]:
         yield say("logging", -3.0, text)
     else:
         yield say("learning_rate", -0.5, "updates kept their size")
+
+
+def _grown_updates(evidence: Evidence) -> float | None:
+    """Return how many times its size the update of a layer has, by the median of the layers."""
+    grown = [
+        ratio
+        for name, series in evidence.series.items()
+        if name.split("/")[0] == "update_ratio"
+        and (ratio := _update_growth(series, evidence)) is not None
+    ]
+    return float(np.median(grown)) if grown else None
 
 
 def _update_growth(series: Series, evidence: Evidence) -> float | None:
@@ -243,7 +248,11 @@ def optimizer(evidence: Evidence) -> Iterator[Voice]:
     largest = float(inside.max())
     if largest > max(LARGE_UPDATE, 5 * before):
         text = f"an update moved a rarely seen embedding row by {largest:.0%} of its size"
-        yield say("adam_epsilon", 4.0, text)
+        others = max(1.0, _grown_updates(evidence) or 1.0)
+        if largest > GROWN_UPDATES * others * before:
+            yield say("adam_epsilon", 4.0, text)
+        else:
+            yield say("adam_epsilon", 1.0, f"{text}; all other updates grew as well")
     else:
         yield say("adam_epsilon", -1.0, "updates of rare embedding rows kept their size")
 
