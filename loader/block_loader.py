@@ -72,7 +72,7 @@ class BlockLoader:
         shard, thread = self._manifest.shard_of(block), threading.get_ident()
         self._reading[thread] = (shard.uri, time.monotonic())
         try:
-            data = self._read(block)
+            data = self._read(block, place)
         except CorruptBlock as error:
             if not self._hold_corrupt or len(self.lost) >= self._most_lost:
                 raise
@@ -80,7 +80,8 @@ class BlockLoader:
             return None
         finally:
             del self._reading[thread]
-        place[:] = data.values
+        if data.values is not place:
+            place[:] = data.values
         return BlockData(values=place, offsets=data.offsets)
 
     def reading(self) -> list[tuple[str, float]]:
@@ -92,20 +93,20 @@ class BlockLoader:
         """Let reads that wait for the store give up."""
         self._closed.set()
 
-    def _read(self, block: int) -> BlockData:
+    def _read(self, block: int, place: NDArray[Any]) -> BlockData:
         for attempt in range(RETRIES):
             try:
-                return self._reached(block)
+                return self._reached(block, place)
             except CorruptBlock:
                 time.sleep(RETRY_SECONDS * (attempt + 1))
-        return self._reached(block)
+        return self._reached(block, place)
 
-    def _reached(self, block: int) -> BlockData:
+    def _reached(self, block: int, place: NDArray[Any]) -> BlockData:
         """Read `block`, waiting longer and longer while the store fails."""
         pause, until = RETRY_SECONDS, time.monotonic() + self._patience
         while True:
             try:
-                return self._manifest.open_block(block)
+                return self._manifest.open_block(block, place)
             except UnreachableShard as error:
                 if time.monotonic() + pause > until or self._closed.wait(pause):
                     raise

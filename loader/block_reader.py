@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from .arrays import Int64Array
 from .blocks import BlockData, logical_digest, token_dtype
@@ -22,6 +24,7 @@ from .sources.columns import (
     string_array,
     text_block,
     token_block,
+    token_chunk,
 )
 from .sources.opening import join
 from .tokenizers import Tokenizer, tokenizer_of
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
 
 OPEN_SHARDS = 16
 """Shards that one thread keeps open; each holds a file handle and a parsed footer."""
+SLICE_TOKENS = 1 << 18
+"""Tokens decoded at a time. Arrow takes about ten bytes for each; a whole block of them would go
+through memory instead of the cache, and every block through fresh pages."""
 
 
 class BlockReader:
@@ -47,21 +53,29 @@ class BlockReader:
         """The manifest's tokenizer."""
         return tokenizer_of(self._manifest.header.tokenizer, self._manifest.path)
 
-    def tokens(self, block: int) -> BlockData:
+    def tokens(self, block: int, into: NDArray[Any] | None = None) -> BlockData:
         """Return the checked tokens of `block` in the manifest's token dtype.
+
+        Args:
+            block: number of the block.
+            into: its size; token ids that all survive are decoded into it, without a copy of the
+                whole block besides.
 
         Raises:
             CorruptBlock: digest or lengths are not those that were indexed.
         """
-        raw = self._checked(block)
         is_text = self._manifest.header.schema.kind == "text"
-        data = self._spread(block, self.tokenizer.encode(raw) if is_text else raw)
+        if into is None or is_text or self._manifest.alive(block) is not None:
+            raw = self._checked(block, self._decoded)
+            data = self._spread(block, self.tokenizer.encode(raw) if is_text else raw)
+        else:
+            data = self._checked(block, partial(self._decoded_into, into))
         self._check_lengths(block, data)
         return data
 
     def stored(self, block: int) -> BlockData:
         """Return what the shard has of `block`, checked: bytes of text, or token ids."""
-        return self._checked(block)
+        return self._checked(block, self._decoded)
 
     def as_found(self, block: int) -> BlockData:
         """Return the tokens that the shard has in the place of `block`, whatever was indexed.
@@ -90,7 +104,7 @@ class BlockReader:
         return whole if rows is None else whole.take(pa.array(rows))
 
     def _stored_text(self, block: int) -> pa.Array:
-        found, alive = string_array(self._checked(block)), self._manifest.alive(block)
+        found, alive = string_array(self.stored(block)), self._manifest.alive(block)
         return found if alive is None else spread_text(found, alive)
 
     def documents(self, docs: Int64Array, columns: Sequence[str]) -> pa.Table:
@@ -132,20 +146,30 @@ class BlockReader:
         rows = span.documents if alive is None else int(alive.sum())
         if not rows:
             return self._nothing(columns)
+        with self._reading(shard) as reader:
+            table = reader.read(span, columns)
+        self._check_count(block, table.num_rows, rows, "documents")
+        return table
+
+    @contextmanager
+    def _reading(self, shard: Shard) -> Iterator[ShardReader]:
+        """Open `shard`; let go of it, and say that the block is damaged, if it cannot be read."""
         try:
-            table = self._shard(shard).read(span, columns)
+            yield self._shard(shard)
         except UnreachableShard:
             self._forget(shard)
             raise
         except CorpusError as error:
             self._forget(shard)
             raise CorruptBlock(str(error)) from error
-        if table.num_rows != rows:
+
+    def _check_count(self, block: int, found: int, expected: int, what: str) -> None:
+        if found != expected:
+            shard, index = self._manifest.shard_of(block), self._manifest.span(block).index
             raise CorruptBlock(
-                f"shard {shard.uri} block {span.index} has {table.num_rows} documents, the "
-                f"manifest says {rows}; restore the shard or index the corpus anew"
+                f"shard {shard.uri} block {index} has {found} {what}, the manifest says "
+                f"{expected}; restore the shard or index the corpus anew"
             )
-        return table
 
     def _nothing(self, columns: Sequence[str]) -> pa.Table:
         """Return no rows, for a block of which nothing survived and which no shard has."""
@@ -163,14 +187,16 @@ class BlockReader:
         lengths = self._manifest.lengths(int(low), int(high))
         return spread_tokens(data, alive, lengths, self._manifest.header.tokenizer.pad)
 
-    def _checked(self, block: int) -> BlockData:
+    def _checked(self, block: int, decoded: Callable[[int], BlockData]) -> BlockData:
         try:
-            data = self._decoded(block)
+            data = decoded(block)
             self._check_digest(block, data)
-        except CorruptBlock:
+        except CorpusError as error:
             # The shard may be restored under its name, and a store's client may keep what it read.
             self._forget(self._manifest.shard_of(block))
-            raise
+            if isinstance(error, (CorruptBlock, UnreachableShard)):
+                raise
+            raise CorruptBlock(str(error)) from error
         return data
 
     def _decoded(self, block: int) -> BlockData:
@@ -179,21 +205,45 @@ class BlockReader:
         place, first = self._place(block)
         try:
             if header.schema.kind == "text":
-                data = text_block(column, place, first)
-            else:
-                found = token_block(column, place, first)
-                # Narrowing would turn an id beyond the vocabulary into another that is within.
-                check_token_range(found, header.tokenizer.vocabulary, place, first)
-                values = found.values.astype(token_dtype(header.tokenizer.vocabulary), copy=False)
-                data = BlockData(values=values, offsets=found.offsets)
+                return text_block(column, place, first)
+            found = token_block(column, place, first)
+            self._check_range(found, place, first)
         except CorpusError as error:
             raise CorruptBlock(str(error)) from error
-        return data
+        values = found.values.astype(token_dtype(header.tokenizer.vocabulary), copy=False)
+        return BlockData(values=values, offsets=found.offsets)
+
+    def _decoded_into(self, into: NDArray[Any], block: int) -> BlockData:
+        """Decode the token ids of `block` into `into`, a slice at a time."""
+        span, shard = self._manifest.span(block), self._manifest.shard_of(block)
+        place, first = self._place(block)
+        offsets = np.zeros(span.documents + 1, np.int64)
+        rows = max(1, span.documents * SLICE_TOKENS // max(len(into), 1))
+        row = end = 0
+        with self._reading(shard) as reader:
+            for column in reader.slices(span, self._manifest.header.schema.column, rows):
+                found = token_chunk(column, place, first + row)
+                if found.values.dtype != into.dtype:
+                    # Narrowing would turn an id beyond the vocabulary into one within.
+                    self._check_range(found, place, first + row)
+                low, start = row, end
+                row, end = row + len(found), end + len(found.values)
+                if row <= span.documents and end <= len(into):  # else it is only counted
+                    into[start:end] = found.values
+                    np.add(found.offsets[1:], start, out=offsets[low + 1 : row + 1])
+        self._check_count(block, row, span.documents, "documents")
+        self._check_count(block, end, len(into), "tokens")
+        return BlockData(values=into, offsets=offsets)
+
+    def _check_range(self, ids: BlockData, place: str, first: int) -> None:
+        check_token_range(ids, self._manifest.header.tokenizer.vocabulary, place, first)
 
     def _check_digest(self, block: int, data: BlockData) -> None:
         found, expected = logical_digest(data), self._manifest.block_digest(block)
         if found != expected:
             place, first = self._place(block)
+            if self._manifest.has_token_ids:
+                self._check_range(data, place, first)
             raise CorruptBlock(
                 f"{place} rows {first} to {first + len(data) - 1} have digest {found.hex()}, the "
                 f"manifest says {expected.hex()}; restore the shard, or index the corpus anew"

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from .arrays import BoolArray, Int64Array, UInt16Array, UInt32Array
 from .block_reader import BlockReader
@@ -271,13 +272,16 @@ class Manifest:
             source=self.source_names[int(self.sources(doc, doc + 1)[0])],
         )
 
-    def open_block(self, block: int) -> BlockData:
+    def open_block(self, block: int, into: NDArray[Any] | None = None) -> BlockData:
         """Return the tokens of `block`, checked against digest and lengths.
+
+        They are decoded into `into` (of the manifest's token dtype, one entry per token) where
+        the format allows; `values` of the result is that array then.
 
         Raises:
             CorruptBlock: the shard no longer holds what was indexed.
         """
-        return self.reader.tokens(block)
+        return self.reader.tokens(block, into)
 
     @property
     def has_text(self) -> bool:

@@ -201,12 +201,12 @@ class Flaky:
         self.whole = manifest.open_block
         self.block, self.times, self.tries = block, times, 0
 
-    def __call__(self, block: int) -> Any:
+    def __call__(self, block: int, into: Any) -> Any:
         if block == self.block:
             self.tries += 1
             if self.tries <= self.times:
                 raise CorruptBlock(f"block {block} failed its digest")
-        return self.whole(block)
+        return self.whole(block, into)
 
 
 def test_L10_a_block_that_fails_once_is_read_again(

@@ -212,6 +212,9 @@ def test_a_cursor_after_the_last_epoch_is_refused(manifest: Manifest) -> None:
         ("on_corrupt", "holds", "on_corrupt is 'holds'; say one of stop, hold"),
         ("threads", -1, "threads is -1"),
         ("epochs", 0, "epochs is 0"),
+        ("prefetch_bytes", -1, "prefetch_bytes is -1; say 0 for one step at a time, or more"),
+        ("stall_seconds", 0.0, "stall_seconds is 0.0; say more than 0, or inf"),
+        ("stall_seconds", math.nan, "stall_seconds is nan"),
     ],
 )
 def test_an_option_that_means_nothing_is_refused(
@@ -219,6 +222,14 @@ def test_an_option_that_means_nothing_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=words):
         loader(manifest, manifest.plan(seed=8, seq_len=8), **{option: value})
+
+
+def test_no_bytes_ahead_and_no_watchdog_are_options_too(manifest: Manifest) -> None:
+    plan = manifest.plan(seed=8, seq_len=8)
+    with loader(manifest, plan) as plain:
+        expected = rows(list(plain))
+    with loader(manifest, plan, prefetch_bytes=0, stall_seconds=math.inf) as lean:
+        assert rows(list(lean)) == expected
 
 
 def test_a_trainer_whose_run_was_rewound_under_it_is_told_at_its_next_checkpoint(
@@ -276,10 +287,10 @@ def test_L10_a_block_that_a_revision_leaves_out_whole_is_not_read(
         monkeypatch.undo()
     whole = manifest.open_block
 
-    def damaged(block: int) -> Any:
+    def damaged(block: int, into: Any) -> Any:
         if block == 2:
             raise CorruptBlock("block 2 failed its digest")
-        return whole(block)
+        return whole(block, into)
 
     monkeypatch.setattr(manifest, "open_block", damaged)
     with loader(manifest, plan, threads=threads, **more) as around:
@@ -294,7 +305,7 @@ def test_whatever_ends_a_reader_reaches_the_trainer(
     class Panic(BaseException):
         """As a reader written in another language raises it."""
 
-    def panics(_: int) -> Any:
+    def panics(*_: Any) -> Any:
         raise Panic("a reader gave up")
 
     monkeypatch.setattr(manifest, "open_block", panics)

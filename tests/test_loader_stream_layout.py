@@ -202,9 +202,9 @@ def test_a_stall_names_the_shard_that_is_being_read(
     manifest = arrow_corpus(tmp_path, [["some text"] * 5] * 2)
     go_on, whole = threading.Event(), manifest.open_block
 
-    def slow(block: int) -> BlockData:
+    def slow(block: int, into: Any) -> BlockData:
         go_on.wait(10)
-        return whole(block)
+        return whole(block, into)
 
     monkeypatch.setattr(manifest, "open_block", slow)
     caplog.set_level(logging.WARNING)

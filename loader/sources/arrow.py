@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyarrow import ipc
 
-from .contract import Span, reading, require_columns
+from .contract import Span, WholeBlocks, reading, require_columns
 from .opening import open_input
 
 
-class ArrowFileReader:
+class ArrowFileReader(WholeBlocks):
     """Record batches of an Arrow IPC file (Feather version 2)."""
 
     def __init__(self, uri: str, location: str) -> None:
@@ -47,7 +47,7 @@ class ArrowFileReader:
         self._handle.close()
 
 
-class ArrowStreamReader:
+class ArrowStreamReader(WholeBlocks):
     """Record batches of an Arrow IPC stream, found again by their byte offsets.
 
     A stream has no index. The manifest keeps the extent of each batch; schema and dictionaries

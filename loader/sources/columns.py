@@ -51,13 +51,25 @@ def token_block(column: pa.ChunkedArray, place: str, first: int) -> BlockData:
     Raises:
         CorpusError: a null list or a null inside one, or offsets that lead outside the values.
     """
-    check_sound(column, place, first)
-    _refuse_nulls(column, place, first)
     chunks = []
     for chunk in column.chunks:
-        chunks.append(_token_chunk(chunk, place, first))
+        chunks.append(token_chunk(chunk, place, first))
         first += len(chunk)
     return _joined(chunks, np.dtype(np.uint16))
+
+
+def token_chunk(chunk: pa.Array, place: str, first: int) -> BlockData:
+    """Return the token ids of a list array, views of its memory; errors as in `token_block`."""
+    # This runs for every slice of a block, with cold caches: it asks Arrow as little as it can.
+    _check_chunk(chunk, place, first)
+    if chunk.null_count:
+        _refuse_nulls(pa.chunked_array([chunk]), place, first)
+    values, offsets = _list_parts(chunk)
+    if values.null_count:
+        at = int(pc.index(pc.is_null(values), True).as_py())
+        row = first + int(np.searchsorted(offsets, at, side="right")) - 1
+        raise CorpusError(f"{place} row {row} has a null among its tokens; leave the row out")
+    return BlockData(values=values.to_numpy(zero_copy_only=True), offsets=offsets)
 
 
 def string_array(block: BlockData) -> pa.Array:
@@ -110,15 +122,19 @@ def check_sound(column: pa.ChunkedArray, place: str, first: int) -> None:
         CorpusError: naming the row, `first` being that of the column's start.
     """
     for chunk in column.chunks:
-        try:
-            chunk.validate(full=True)
-        except pa.ArrowException as error:
-            row = first + _first_invalid(chunk)
-            raise CorpusError(
-                f"{place} row {row} is not valid UTF-8, or damaged ({error}); "
-                "re-encode it, restore it or leave it out"
-            ) from error
+        _check_chunk(chunk, place, first)
         first += len(chunk)
+
+
+def _check_chunk(chunk: pa.Array, place: str, first: int) -> None:
+    try:
+        chunk.validate(full=True)
+    except pa.ArrowException as error:
+        row = first + _first_invalid(chunk)
+        raise CorpusError(
+            f"{place} row {row} is not valid UTF-8, or damaged ({error}); "
+            "re-encode it, restore it or leave it out"
+        ) from error
 
 
 def _refuse_nulls(column: pa.ChunkedArray, place: str, first: int) -> None:
@@ -150,16 +166,16 @@ def _slice(
     return BlockData(values=values[cut[0] : cut[-1]], offsets=cut - cut[0])
 
 
-def _token_chunk(chunk: pa.Array, place: str, first: int) -> BlockData:
-    flat = chunk.flatten()
-    lengths = pc.list_value_length(chunk).to_numpy(zero_copy_only=False)
-    offsets = np.zeros(len(chunk) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    if flat.null_count:
-        at = int(pc.index(pc.is_null(flat), True).as_py())
-        row = first + int(np.searchsorted(offsets, at, side="right")) - 1
-        raise CorpusError(f"{place} row {row} has a null among its tokens; leave the row out")
-    return BlockData(values=flat.to_numpy(zero_copy_only=True), offsets=offsets)
+def _list_parts(chunk: pa.Array) -> tuple[pa.Array, Int64Array]:
+    """Return (values of a list array without null lists, int64[rows + 1] offsets into them)."""
+    if pa.types.is_fixed_size_list(chunk.type) or not len(chunk):
+        size = chunk.type.list_size if len(chunk) else 0
+        return chunk.flatten(), np.arange(len(chunk) + 1, dtype=np.int64) * size
+    offsets = chunk.offsets.to_numpy().astype(np.int64)
+    first, last = int(offsets[0]), int(offsets[-1])
+    offsets -= first
+    whole = chunk.values
+    return whole if last - first == len(whole) else whole.slice(first, last - first), offsets
 
 
 def _first_invalid(chunk: pa.Array) -> int:

@@ -47,8 +47,26 @@ class ShardReader(Protocol):
             CorpusError: the bytes are not what the format promises.
         """
 
+    def slices(self, span: Span, column: str, rows: int) -> Iterator[pa.Array]:
+        """Yield `column` of one block in parts of `rows` rows, or of all; errors as in `read`.
+
+        A format that decodes bit by bit needs less memory that way, and has it in the cache.
+        """
+
     def close(self) -> None:
         """Let go of the file."""
+
+
+class WholeBlocks:
+    """`slices` for formats that decode a block at once."""
+
+    def read(self, span: Span, columns: Sequence[str]) -> pa.Table:
+        """Return columns of one block; see `ShardReader`."""
+        raise NotImplementedError
+
+    def slices(self, span: Span, column: str, rows: int) -> Iterator[pa.Array]:
+        """Yield the column as it was decoded, whatever `rows` says."""
+        yield from self.read(span, [column])[column].chunks
 
 
 @contextmanager

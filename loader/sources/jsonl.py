@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from ..errors import CorpusError
-from .contract import Span, reading
+from .contract import Span, WholeBlocks, reading
 from .opening import open_input
 
 BLOCK_BYTES = 1 << 20
@@ -17,7 +17,7 @@ BLOCK_LINES = 4096
 _TYPES = {str: pa.large_string(), list: pa.large_list(pa.int64()), int: pa.int64()}
 
 
-class JsonlReader:
+class JsonlReader(WholeBlocks):
     """Runs of lines; a line of white space alone is no document."""
 
     def __init__(self, uri: str, location: str) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .contract import Span, reading, require_columns
-from .opening import open_input
+from .opening import is_remote, open_input
+
+BUFFER = 1 << 16
+"""Bytes of a local file that are read at a time, instead of a whole column chunk into fresh memory;
+a store would be asked too often."""
 
 
 class ParquetReader:
@@ -23,6 +27,7 @@ class ParquetReader:
                 pre_buffer=False,
                 memory_map=False,
                 page_checksum_verification=True,
+                buffer_size=0 if is_remote(location) else BUFFER,
             )
             self._names = tuple(self._file.schema_arrow.names)
 
@@ -44,6 +49,20 @@ class ParquetReader:
         require_columns(self._uri, self._names, columns)
         with reading(self._uri):
             return self._file.read_row_group(span.index, columns=list(columns), use_threads=False)
+
+    def slices(self, span: Span, column: str, rows: int) -> Iterator[pa.Array]:
+        """Decode one row group's column `rows` rows at a time."""
+        require_columns(self._uri, self._names, [column])
+        with reading(self._uri):
+            batches = self._file.iter_batches(
+                batch_size=rows, row_groups=[span.index], columns=[column], use_threads=False
+            )
+        while True:
+            with reading(self._uri):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch.column(column)
 
     def close(self) -> None:
         """Close the file."""

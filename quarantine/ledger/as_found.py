@@ -7,8 +7,10 @@ there and compares the digests of the steps that the documents fed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...loader.arrays import Int64Array
 from ...loader.blocks import BlockData, token_dtype
@@ -64,10 +66,10 @@ class AsFound(Manifest):
         super().__init__(manifest.path, manifest.header, manifest.root)
         self.changed: dict[int, ChangedBlock] = {}
 
-    def open_block(self, block: int) -> BlockData:
+    def open_block(self, block: int, into: NDArray[Any] | None = None) -> BlockData:
         """Return the tokens of `block` as they are found, at the lengths that were indexed."""
         try:
-            return super().open_block(block)
+            return super().open_block(block, into)
         except CorruptBlock as error:
             return self._fitted(block, str(error))
 
