@@ -136,7 +136,8 @@ def ask_the_record(stage: Stage) -> Json:
     )
     rows = stage.shell.ask("ledger", "sql", query, *run)["rows"]
     return {
-        "problems": len(checked["problems"]),
+        # Notes are no problems: a full disk leaves half a record at the end of a journal.
+        "problems": sum(problem["serious"] for problem in checked["problems"]),
         "decisions": len(decided["decisions"]),
         "spikes": len(spikes["spikes"]),
         "branch": _roles(timeline)[0],
