@@ -29,7 +29,13 @@ class BatchSchedule:
             return batch
         if isinstance(batch, SupportsIndex):
             return cls(pairs=((1, index(batch)),))
-        return cls(pairs=tuple((int(first), int(size)) for first, size in batch))
+        try:
+            pairs = tuple((index(first), index(size)) for first, size in batch)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"a batch is a number of samples, or (first step, samples) pairs, not {batch!r}"
+            ) from error
+        return cls(pairs=pairs)
 
     def size_at(self, step: int) -> int:
         """Return the global batch, in samples, of `step`."""

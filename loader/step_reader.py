@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 from .errors import ShardwardError
 from .prefetch import Prefetcher
@@ -29,7 +30,7 @@ class StepReader:
         self._source = source
         self._place = place
         self._prefetch_bytes = prefetch_bytes
-        self._stall_seconds = stall_seconds
+        self._stall_seconds = min(stall_seconds, threading.TIMEOUT_MAX)
         self._stream: StepStream | None = None
         self._prefetcher: Prefetcher[PreparedStep] | None = None
         self._expected = place.step + 1

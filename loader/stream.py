@@ -32,6 +32,7 @@ from .step_count import StepEstimate, count_steps
 from .step_reader import StepReader
 from .steps import StepSource
 from .stream_load import (
+    check_amounts,
     check_options,
     check_place,
     check_plan,
@@ -91,6 +92,7 @@ class ShardLoader:
     piece: int | None = None
     """Branch piece that is recorded, None without a run."""
     _failure: ShardwardError | None = None
+    """Raised by each later call once it is set: nothing is handed out any more."""
     _has_ended = False
 
     def __init__(
@@ -142,6 +144,7 @@ class ShardLoader:
             patience=patience,
             window_bytes=window_bytes,
         )
+        check_amounts(prefetch_bytes, stall_seconds)
         self._check(loaded, reason=reason, on_corrupt=on_corrupt)
         writer = self._open_piece(loaded, reason, launch, fork=fork, fresh=cursor is None)
         self._loaded = self._source.cursor(Place(loaded.step, loaded.epoch, loaded.position))
@@ -269,11 +272,9 @@ class ShardLoader:
             raise
         except (OSError, ShardwardError) as error:
             # The record may stand in the journal in part; no later step may follow it.
-            self._fail(
-                ShardwardError(
-                    f"the journal could not be written ({error}) at step {step.step}; make room, "
-                    "then make a new loader from the last checkpoint"
-                )
+            self._failure = ShardwardError(
+                f"the journal could not be written ({error}) at step {step.step}; make room, "
+                "then make a new loader from the last checkpoint"
             )
             raise
         for lost in step.lost:
@@ -392,9 +393,5 @@ class ShardLoader:
         self.close()
 
     def _spoil(self, why: ShardwardError) -> None:
-        self._fail(why)
-        self._recorder.spoil(why)
-
-    def _fail(self, why: ShardwardError) -> None:
-        """Hand out nothing any more: each later call raises `why`."""
         self._failure = why
+        self._recorder.spoil(why)

@@ -62,6 +62,22 @@ def check_plan(manifest: Manifest, plan: Plan, run: Run | None) -> None:
             )
 
 
+def check_amounts(prefetch_bytes: int, stall_seconds: float) -> None:
+    """Refuse amounts with which a loader would wait, or warn, for ever.
+
+    Raises:
+        UsageError: naming the option and its value.
+    """
+    if prefetch_bytes < 0:
+        raise UsageError(
+            f"prefetch_bytes is {prefetch_bytes}; say 0 for one step at a time, or more"
+        )
+    if not stall_seconds > 0:
+        raise UsageError(
+            f"stall_seconds is {stall_seconds}; say more than 0, or inf for no warning"
+        )
+
+
 def check_options(*, threads: int, epochs: int | None, **named: str | None) -> None:
     """Refuse options that mean nothing; None leaves a named one to its default.
 

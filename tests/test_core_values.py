@@ -53,6 +53,12 @@ def test_a_constant_batch_may_be_given_in_several_ways(batch: Any) -> None:
     assert BatchSchedule.of(batch).size_at(5) == 8
 
 
+@pytest.mark.parametrize("batch", [8.5, "8", [8, 16], [(1, 8.5)], [(1, 8, 9)], None])
+def test_what_is_no_batch_is_refused_in_words(batch: Any) -> None:
+    with pytest.raises(ValueError, match=r"a number of samples, or \(first step, samples\) pairs"):
+        BatchSchedule.of(batch)
+
+
 @pytest.mark.parametrize("pairs", [(), ((2, 8),), ((1, 8), (1, 9)), ((1, 0),)])
 def test_a_schedule_that_says_nothing_for_a_step_is_refused(pairs: Any) -> None:
     with pytest.raises(ValueError, match=r"schedule starts at step 1|at least one sample"):

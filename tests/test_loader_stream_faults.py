@@ -215,6 +215,9 @@ def test_a_cursor_after_the_last_epoch_is_refused(manifest: Manifest) -> None:
         ("prefetch_bytes", -1, "prefetch_bytes is -1; say 0 for one step at a time, or more"),
         ("stall_seconds", 0.0, "stall_seconds is 0.0; say more than 0, or inf"),
         ("stall_seconds", math.nan, "stall_seconds is nan"),
+        ("prefetch_bytes", -1, "prefetch_bytes is -1; say 0 for one step at a time, or more"),
+        ("stall_seconds", 0.0, "stall_seconds is 0.0; say more than 0, or inf"),
+        ("stall_seconds", math.nan, "stall_seconds is nan"),
     ],
 )
 def test_an_option_that_means_nothing_is_refused(
@@ -222,6 +225,14 @@ def test_an_option_that_means_nothing_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=words):
         loader(manifest, manifest.plan(seed=8, seq_len=8), **{option: value})
+
+
+def test_no_bytes_ahead_and_no_watchdog_are_options_too(manifest: Manifest) -> None:
+    plan = manifest.plan(seed=8, seq_len=8)
+    with loader(manifest, plan) as plain:
+        expected = rows(list(plain))
+    with loader(manifest, plan, prefetch_bytes=0, stall_seconds=math.inf) as lean:
+        assert rows(list(lean)) == expected
 
 
 def test_no_bytes_ahead_and_no_watchdog_are_options_too(manifest: Manifest) -> None:
