@@ -22,15 +22,17 @@ from ..quarantine.respond.orders import check_rewind, check_undecided, unrecorde
 from ..quarantine.respond.resume import check_factors
 from ..quarantine.respond.selection import parse_steps
 from .incident_options import Asked, act_options, log_option, read_watch_plan, said, signals
-from .numbers import FACTOR
+from .numbers import COUNT, FACTOR, WHOLE
 from .output import manifest_option
 from .respond_options import corpus_of
 
 
 @click.command()
 @act_options
-@click.option("--margin", default=0, show_default=True, help="Steps to stay clear of the onset.")
-@click.option("--checkpoint", type=int, help="Go back to this step's; 0: start over.")
+@click.option(
+    "--margin", type=WHOLE, default=0, show_default=True, help="Steps to stay clear of the onset."
+)
+@click.option("--checkpoint", type=WHOLE, help="Go back to this step's; 0: start over.")
 def rewind(
     asked: Asked,
     *,
@@ -124,7 +126,7 @@ def skip(
 @click.option(
     "--mode", type=click.Choice(["compact", "hold"]), help="What becomes of excluded samples."
 )
-@click.option("--watch-length", default=500, show_default=True, help="Steps to watch.")
+@click.option("--watch-length", type=COUNT, default=500, show_default=True, help="Steps to watch.")
 @click.option(
     "--trend",
     type=click.IntRange(8),

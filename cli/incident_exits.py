@@ -12,7 +12,7 @@ from ..quarantine.respond import exits
 from ..quarantine.respond.drift import drift_evidence
 from ..quarantine.respond.orders import Factors
 from .incident_options import Asked, act_options, said, signals
-from .numbers import FACTOR
+from .numbers import COUNT, FACTOR
 
 REASON = click.option("--reason", required=True, help="Why; kept for ever.")
 
@@ -138,8 +138,8 @@ def escalate(asked: Asked, *, reason: str) -> None:
 @click.command()
 @act_options
 @REASON
-@click.option("--onset", type=int, help="First bad step, where it is not the one from before.")
-@click.option("--detected", type=int, help="Step at which it was noticed; the onset by default.")
+@click.option("--onset", type=COUNT, help="First bad step, where it is not the one from before.")
+@click.option("--detected", type=COUNT, help="Step at which it was noticed; the onset by default.")
 def reopen(
     asked: Asked,
     *,

@@ -39,7 +39,7 @@ from ..quarantine.respond.window import identify as identify_window
 from ..quarantine.search.findings import Suspect
 from ..quarantine.search.incident_window import IncidentWindow
 from .incident_options import Asked, act_options, history_option, log_option, said, signals
-from .numbers import SECONDS
+from .numbers import SECONDS, WHOLE
 from .output import acts, emit, json_option, manifest_option, mutation_options, run_option, say
 from .respond_options import actor_option, corpus_of
 from .telling import tell, tell_options, undelivered
@@ -50,8 +50,8 @@ PANEL_STEPS = 400
 @click.command("open")
 @run_option
 @log_option
-@click.option("--onset", type=int, help="First bad step; the monitor's newest page by default.")
-@click.option("--detected", type=int, help="Step at which it was noticed; the onset by default.")
+@click.option("--onset", type=WHOLE, help="First bad step; the monitor's newest page by default.")
+@click.option("--detected", type=WHOLE, help="Step at which it was noticed; the onset by default.")
 @click.option("--short-run", is_flag=True, help="Scale the monitor to a few hundred steps.")
 @click.option("--separate", is_flag=True, help="Open it although another one covers the spike.")
 @tell_options
@@ -251,7 +251,9 @@ def _evaluate(
 @act_options
 @manifest_option
 @click.option("--steps", metavar="FIRST-LAST", help="From the onset to the detection by default.")
-@click.option("--controls", default=4, show_default=True, help="Control windows before it.")
+@click.option(
+    "--controls", type=WHOLE, default=4, show_default=True, help="Control windows before it."
+)
 @history_option
 def identify(
     asked: Asked,

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+LARGEST = (1 << 63) - 1
 YEAR = 366 * 86400.0
 """The longest wait in seconds; more is no wish, and clocks overflow."""
 
@@ -23,4 +24,6 @@ class Finite(click.FloatRange):
 
 SCORE = Finite(min=0)
 FACTOR = Finite(min=0, min_open=True)
+WHOLE = click.IntRange(0, LARGEST)
+COUNT = click.IntRange(1, LARGEST)
 SECONDS = Finite(min=0, min_open=True, max=YEAR)

@@ -20,6 +20,7 @@ from ..quarantine.respond.revisions import decision_anchors
 from ..quarantine.respond.scopes import Scope
 from ..quarantine.respond.selection import action_for
 from ..quarantine.respond.status import Decision, active_skips, status_of
+from .numbers import COUNT, WHOLE
 from .output import (
     clean,
     emit,
@@ -35,6 +36,7 @@ from .quarantine_named import named_grounds, scope_of, selection_of, selection_o
 from .quarantine_revisions import COMMANDS
 from .respond_options import (
     Deciding,
+    check_incident,
     corpus_of,
     decide,
     decision_options,
@@ -59,7 +61,7 @@ def quarantine() -> None:
 @quarantine.command("list")
 @run_option
 @manifest_option
-@click.option("--limit", default=200, show_default=True, help="Rows to show.")
+@click.option("--limit", type=COUNT, default=200, show_default=True, help="Rows to show.")
 @json_option
 def list_(*, run: Path, manifest: Path | None, limit: int, as_json: bool) -> None:
     """Show what is left out right now, and why.
@@ -106,7 +108,7 @@ def list_(*, run: Path, manifest: Path | None, limit: int, as_json: bool) -> Non
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Documents that scan or similar printed with --json; JSON lines with doc, reason, score.",
 )
-@click.option("--expect", type=int, help="How many of these you looked at; must be the count.")
+@click.option("--expect", type=WHOLE, help="How many of these you looked at; must be the count.")
 @click.option("--incident", help="The incident this belongs to.")
 def add(
     asked: Deciding,
@@ -133,6 +135,7 @@ def add(
     """
     what = action_for(selection_of(named), action)
     opened = asked.run
+    check_incident(opened, incident)
     corpus = corpus_of(opened, manifest)
     log = DecisionLog(opened.path, manifest=corpus.fingerprint)
     seen, act = log.head(), asked.does
@@ -178,6 +181,7 @@ def release(
       shardward quarantine release --steps 60-65 --incident INC-0001 --reason "harmless" --yes
     """
     opened = asked.run
+    check_incident(opened, incident)
     corpus = corpus_of(opened, manifest)
     log = DecisionLog(opened.path, manifest=corpus.fingerprint)
     seen = log.head()
@@ -192,7 +196,7 @@ def release(
 
 
 @quarantine.command()
-@click.argument("number", type=int)
+@click.argument("number", type=COUNT)
 @decision_options
 @manifest_option
 def undo(
@@ -229,7 +233,7 @@ def _preview(run: Run, manifest: Path | None, log: DecisionLog, decision: Decisi
 
 
 @quarantine.command()
-@click.argument("doc", type=int)
+@click.argument("doc", type=WHOLE)
 @run_option
 @manifest_option
 @json_option

@@ -11,6 +11,7 @@ from rich.console import Console
 from ..loader.run import Run
 from ..quarantine.respond.audit import Audit, audits, find_audit, finish_audit, review, start_audit
 from ..quarantine.respond.decisions import DecisionLog
+from .numbers import WHOLE
 from .output import emit, json_option, manifest_option, run_option, table
 from .respond_options import Deciding, corpus_of, decide, decision_options
 
@@ -83,7 +84,7 @@ def _audit_row(each: Audit) -> list[object]:
 
 @click.command("audit-review")
 @click.argument("shard")
-@click.argument("doc", type=int)
+@click.argument("doc", type=WHOLE)
 @click.argument("verdict", type=click.Choice(["ok", "bad"]))
 @decision_options
 def audit_review(

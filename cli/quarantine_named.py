@@ -17,21 +17,22 @@ from ..quarantine.respond.on_branch import source_of_steps
 from ..quarantine.respond.scopes import Scope
 from ..quarantine.respond.selection import Selection, parse_steps, select
 from ..quarantine.respond.suspects import suspect_reasons
+from .numbers import COUNT, WHOLE
 from .output import say
 
 
 def selection_options(command: Any) -> Any:
     """Add the options that name documents or positions; they become a Selection."""
     for option in (
-        click.option("--doc", "docs", type=int, multiple=True, help="Document ordinal; repeat."),
+        click.option("--doc", "docs", type=WHOLE, multiple=True, help="Document ordinal; repeat."),
         click.option("--content", help="Content hash: all exact copies."),
-        click.option("--copies-of", type=int, help="All exact copies of this document."),
+        click.option("--copies-of", type=WHOLE, help="All exact copies of this document."),
         click.option("--positions", metavar="EPOCH:START-END", help="Raw sample positions."),
         click.option("--shard", help="A whole shard, by its URI in the manifest."),
         click.option("--source", help="A whole source, by name."),
         click.option("--steps", metavar="FIRST-LAST", help="All that these steps were fed."),
         click.option(
-            "--branch", type=int, help="The piece that --steps are of; --incident knows its own."
+            "--branch", type=COUNT, help="The piece that --steps are of; --incident knows its own."
         ),
     ):
         command = option(command)

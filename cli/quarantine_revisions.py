@@ -34,7 +34,7 @@ from ..quarantine.respond.revisions import (
     publish_revision,
 )
 from ..quarantine.respond.status import Decision
-from .numbers import SCORE
+from .numbers import COUNT, SCORE, WHOLE
 from .output import (
     acts,
     emit,
@@ -45,12 +45,12 @@ from .output import (
     run_option,
     table,
 )
-from .respond_options import Deciding, corpus_of, decide, decision_options
+from .respond_options import Deciding, check_incident, corpus_of, decide, decision_options
 
 
 @click.command("diff")
-@click.argument("before", type=int)
-@click.argument("after", type=int)
+@click.argument("before", type=WHOLE)
+@click.argument("after", type=WHOLE)
 @run_option
 @json_option
 def diff_(*, before: int, after: int, run: Path, as_json: bool) -> None:
@@ -75,7 +75,7 @@ def diff_(*, before: int, after: int, run: Path, as_json: bool) -> None:
 
 
 @click.command("show")
-@click.argument("number", type=int)
+@click.argument("number", type=WHOLE)
 @run_option
 @json_option
 def show_(*, number: int, run: Path, as_json: bool) -> None:
@@ -117,7 +117,7 @@ def _next(run: Run, corpus: Manifest) -> tuple[Revision, Revision]:
 @run_option
 @manifest_option
 @click.option(
-    "--batch", type=int, help="Global batch in samples; that of the last step by default."
+    "--batch", type=COUNT, help="Global batch in samples; that of the last step by default."
 )
 @click.option("--by", "column", help="A column of the shards to count by, such as the language.")
 @json_option
@@ -288,8 +288,8 @@ def export_(*, run: Path, manifest: Path | None, reasons: bool) -> None:
 @manifest_option
 @click.option("--shard", help="Only documents of this shard.")
 @click.option("--source", help="Only documents of this source.")
-@click.option("--min-tokens", type=int, help="At least this long.")
-@click.option("--max-tokens", type=int, help="At most this long.")
+@click.option("--min-tokens", type=WHOLE, help="At least this long.")
+@click.option("--max-tokens", type=WHOLE, help="At most this long.")
 @click.option(
     "--findings",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -306,7 +306,7 @@ def export_(*, run: Path, manifest: Path | None, reasons: bool) -> None:
     show_default=True,
     help="What to decide.",
 )
-@click.option("--expect", type=int, help="How many documents you looked at; must be the count.")
+@click.option("--expect", type=WHOLE, help="How many documents you looked at; must be the count.")
 @click.option("--incident", help="The incident this belongs to.")
 def bulk_(
     asked: Deciding,
@@ -328,6 +328,7 @@ def bulk_(
       shardward quarantine bulk --findings f.jsonl --min-score 0.9 --reason "junk" --expect 9 --yes
     """
     opened = asked.run
+    check_incident(opened, incident)
     corpus = corpus_of(opened, manifest)
     log = DecisionLog(opened.path, manifest=corpus.fingerprint)
     seen = log.head()

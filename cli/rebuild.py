@@ -22,6 +22,7 @@ from ..quarantine.respond.rebuild_plan import condemned_documents
 from ..quarantine.respond.rebuild_report import RebuildReport
 from ..quarantine.respond.revisions import decision_anchors, load_revision
 from ..quarantine.respond.status import Documents
+from .numbers import WHOLE
 from .output import (
     acts,
     emit,
@@ -39,7 +40,7 @@ from .respond_options import actor_option, corpus_of
 @click.command()
 @run_option
 @manifest_option
-@click.option("--revision", type=int, help="Number of the revision; the newest by default.")
+@click.option("--revision", type=WHOLE, help="Number of the revision; the newest by default.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),

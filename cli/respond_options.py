@@ -17,6 +17,7 @@ from ..loader.manifest import Manifest
 from ..loader.run import Run
 from ..quarantine.respond.chain import ChainHead
 from ..quarantine.respond.decisions import Appended, DecisionLog, entry_json
+from ..quarantine.respond.incident import IncidentStore
 from ..quarantine.respond.preview import Preview
 from ..quarantine.respond.status import Decision, Entry
 from .output import acts, clean, emit, json_option, mutation_options, run_option, say, table
@@ -76,6 +77,16 @@ def decision_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (json_option, mutation_options, actor_option, REASON, run_option):
         asked = option(asked)
     return asked
+
+
+def check_incident(run: Run, incident: str | None) -> None:
+    """Refuse a decision that names an incident which the run does not have.
+
+    Raises:
+        NotFound: the message lists those it has.
+    """
+    if incident is not None:
+        IncidentStore(run.path).get(incident)
 
 
 def corpus_of(run: Run, manifest: Path | None) -> Manifest:

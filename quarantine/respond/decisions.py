@@ -83,7 +83,8 @@ class DecisionLog:
         """Return decision number `sequence`, the first being 1."""
         entries = self.entries()
         if not 1 <= sequence <= len(entries):
-            raise NotFound(f"there is no decision {sequence}; the log holds 1 to {len(entries)}")
+            known = f"1 to {len(entries)}" if entries else "none"
+            raise NotFound(f"there is no decision {sequence}; the log holds {known}")
         return entries[sequence - 1]
 
     def append(
