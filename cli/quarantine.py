@@ -13,7 +13,7 @@ from ..quarantine.ledger import Ledger
 from ..quarantine.respond.bulk import confirm_count
 from ..quarantine.respond.corpus import document_facts
 from ..quarantine.respond.decisions import DecisionLog
-from ..quarantine.respond.findings import evidence_of, ground_of
+from ..quarantine.respond.findings import evidence_of, found_by, ground_of
 from ..quarantine.respond.listing import excluded_rows
 from ..quarantine.respond.preview import Preview, check_given_back, preview
 from ..quarantine.respond.revisions import decision_anchors
@@ -251,7 +251,7 @@ def why(*, doc: int, run: Path, manifest: Path | None, as_json: bool) -> None:
     facts = document_facts(corpus_of(opened, manifest), doc)
     found = status_of(DecisionLog(opened.path).entries(), facts)
     grounds = [
-        {"decision": entry.sequence, **ground}
+        {"decision": entry.sequence, **ground, "by": found_by(ground)}
         for entry in found.trail
         if (ground := ground_of(entry.decision, doc)) is not None
     ]
@@ -262,12 +262,12 @@ def why(*, doc: int, run: Path, manifest: Path | None, as_json: bool) -> None:
         if found.trail:
             show_entries(out, "", found.trail)
         if grounds:
-            names = ("decision", "reason", "score", "detector", "query_doc")
+            names = ("decision", "reason", "score", "by", "query_doc")
             out.print(
                 table(
                     "Why it was found",
                     (*names[:-1], "like"),
-                    [[ground.get(name, "") for name in names] for ground in grounds],
+                    [[ground.get(name) or "" for name in names] for ground in grounds],
                 )
             )
 

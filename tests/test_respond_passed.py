@@ -83,3 +83,13 @@ def test_the_epochs_ahead_are_those_of_the_newest_start(scene: tuple[Manifest, R
     cursor = Cursor(plan_id=run.plan_id, epoch=2, position=0, step=0)
     with ShardLoader(manifest, run.plan(), batch=4, run=run, cursor=cursor, epochs=5):
         assert list(epochs_ahead(run)) == [2, 3, 4]
+
+
+def test_a_head_in_a_piece_that_is_not_there_is_said(scene: tuple[Manifest, Run]) -> None:
+    _, run = scene
+    start_piece(run)
+    (run.path / "pieces" / "000001.json").unlink()
+
+    result = CliRunner().invoke(cli, ["quarantine", "publish", "--run", str(run.path), "--yes"])
+
+    assert (result.exit_code, "stands in piece 1, and pieces/ has no" in result.stderr) == (1, True)

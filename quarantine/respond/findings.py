@@ -78,6 +78,11 @@ def ground_of(decision: Decision, doc: int) -> Json | None:
     return dict(ground) if isinstance(ground, Mapping) else None
 
 
+def found_by(ground: Mapping[str, Any]) -> str | None:
+    """Return what found a document: a detector, the kind of likeness, or the family of junk."""
+    return next((ground[key] for key in ("detector", "kind", "family") if key in ground), None)
+
+
 def _score(finding: Json) -> float:
     return float(finding.get("score") or 0.0)
 

@@ -69,10 +69,15 @@ def store_passed(
 
 
 def epochs_ahead(run: Run) -> range:
-    """Return the epochs from the head's on; of a run without an end, that one and the next."""
+    """Return the epochs from the head's on; of a run without an end, that one and the next.
+
+    Raises:
+        NotFound: the head stands in a piece that is not there.
+    """
     head = run.head()
     if head is None:
         return range(1)
+    run.lineage()  # refuses a head that stands nowhere
     first = int(head.cursor.get("epoch", 0))
     epochs = run.pieces()[head.piece - 1].terms.get("epochs")
     return range(first, epochs if isinstance(epochs, int) else first + 2)
