@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...loader.errors import IncidentError
+from ...loader.files import write_atomic
 from ...loader.formats import canonical_json, sha256_hex
 from .incident import Led
 from .narrator import SHOWN, shown
@@ -64,6 +65,12 @@ class Found:
     def family(self, hit: Json) -> str:
         """Return the family that a relative belongs to: that of the culprit it is like."""
         return COPIES if hit["kind"] in COPY_KINDS else self.families[hit["query_doc"]]
+
+    def ground(self, doc: int) -> Json:
+        """Return why `doc` is among the found, as `quarantine add --from` takes it."""
+        if doc in self.reasons:
+            return {"doc": doc, "reason": self.reasons[doc], "family": self.families[doc]}
+        return dict(self.relatives[doc])
 
     def reason(self, doc: int) -> str:
         """Return why `doc` is among the found."""
@@ -133,10 +140,10 @@ def quarantine(stage: Stage) -> Json:
     led = stage.incident
     known = _decided(stage) if stage.again else []
     for family, docs in _by_name(found.families).items():
-        _add(stage, led, known, f"{family} in the window", docs)
+        _add(stage, led, known, f"{family} in the window", [found.ground(doc) for doc in docs])
     relatives = {doc: found.family(hit) for doc, hit in found.relatives.items()}
     for family, docs in _by_name(relatives).items():
-        _add(stage, led, known, f"relative of {family}", docs)
+        _add(stage, led, known, f"relative of {family}", [found.ground(doc) for doc in docs])
     shards = _audit(stage, led, known, found)
     skipped = led.act("skip") or led.summary("skip")
     stage.narrator.say(
@@ -171,11 +178,13 @@ def _decided(stage: Stage) -> list[Json]:
     return list(stage.shell.ask("quarantine", "log", *stage.run)["decisions"])
 
 
-def _add(stage: Stage, led: Led, known: list[Json], why: str, docs: Sequence[int]) -> None:
-    """Quarantine documents; a decision of this reason that was made is not made again."""
+def _add(stage: Stage, led: Led, known: list[Json], why: str, grounds: Sequence[Json]) -> None:
+    """Quarantine what was found; a decision of this reason that was made is not made again."""
     if not any(each["reason"] == why and each["incident"] == led.id for each in known):
-        words = [word for doc in docs for word in ("--doc", str(doc))]
-        _decide(stage, led, why, words)
+        path = stage.directory.found / f"{why.replace(' ', '-')}.jsonl"
+        path.parent.mkdir(exist_ok=True)
+        write_atomic(path, b"".join(canonical_json(each) + b"\n" for each in grounds))
+        _decide(stage, led, why, ("--from", str(path), "--expect", str(len(grounds))))
 
 
 def _decide(stage: Stage, led: Led, why: str, words: Sequence[str]) -> None:
