@@ -63,7 +63,8 @@ def test_a_plug_in_is_found_by_its_entry_point_and_a_broken_one_reported() -> No
     ]
     found = panel(points)
 
-    assert [d.name for d in found.detectors] == ["gopher-quality", "template-residue", "loud"]
+    built_in = ["gopher-quality", "template-residue", "old-code-page"]
+    assert [d.name for d in found.detectors] == [*built_in, "loud"]
     assert len(found.problems) == 2
     assert "no_such_package" in found.problems[0]
     assert "odd" in found.problems[1]

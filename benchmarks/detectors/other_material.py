@@ -5,9 +5,9 @@
 Clean texts are files under /usr, /etc and Python's own directories, by suffix and language; junk
 is what binary files become when they are decoded as text, and what damage makes of the clean texts.
 Prints one JSON object per kind: how many were flagged, with Wilson 95 % intervals, how many would
-be if the kind were a source of its own, whose lines may rise, and by which rules. Packages fall
-into two halves by a hash: half 0 is for looking, half 1 for reporting. Clean texts with a near copy
-in the corpus are left out. Another machine holds other files, so its figures
+be if the kind were a source of its own, whose lines may rise, how many the detectors that read
+texts flag, and by which rules. Packages fall into two halves by a hash: half 0 is for looking, half
+1 for reporting. Clean texts with a near copy in the corpus are left out. Another machine holds other files, so its figures
 differ.
 """
 
@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 from shardward.quarantine.search.columns import chunk_of, text_chunks
 from shardward.quarantine.search.features import Features, measure
+from shardward.quarantine.search.opinions import panel
 from shardward.quarantine.search.rows import DECIDING, NOT_UTF8, flags_of
 from shardward.quarantine.search.signature import sign
 from shardward.quarantine.search.usage import usage_of
@@ -39,6 +40,7 @@ MOST = 200
 AFTER = 20
 """Documents of a kind below which it is not reported: too few to say anything."""
 Texts = dict[str, list[str]]
+_PANEL = panel(())
 
 
 def clean_texts(found: Found) -> Texts:
@@ -119,6 +121,11 @@ def in_own_source(features: Features, flags: np.ndarray) -> Iterator[bool]:
         )
 
 
+def by_reading(text: str) -> bool:
+    """Return whether a detector that reads the text decides, as in windows and `--thorough`."""
+    return any(finding.verdict for finding in _PANEL.examine(0, text, "")[0])
+
+
 def report(what: str, texts: Texts) -> None:
     """Print the verdict on each kind and on each group of kinds."""
     groups: dict[str, list[int]] = {}
@@ -129,10 +136,12 @@ def report(what: str, texts: Texts) -> None:
         flags = flags_of(features)
         flagged = flags & ~NOT_UTF8 > 0
         usual = sum(in_own_source(features, flags))
+        read = sum(map(by_reading, some))
         fired = {r.name: int((flags >> np.uint32(i) & 1).sum()) for i, r in enumerate(DECIDING)}
         rules = {name: count for name, count in Counter(fired).most_common(4) if count}
         line = row(what, kind, int(flagged.sum()), len(some))
-        print(json.dumps({**line, "flagged_as_own_source": usual, "rules": rules}))
+        more = {"flagged_as_own_source": usual, "flagged_by_reading": read, "rules": rules}
+        print(json.dumps(line | more))
         group = groups.setdefault(kind.split("/")[0], [0, 0, 0])
         for place, count in enumerate((int(flagged.sum()), len(some), usual)):
             group[place] += count

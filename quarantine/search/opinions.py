@@ -18,6 +18,7 @@ from typing import Protocol, runtime_checkable
 from ...loader.errors import UsageError
 from .findings import DECISIVE, Finding, Opinion
 from .foreign import ForeignFailure, foreign
+from .old_pages import OldCodePage
 from .quality import GopherQuality
 from .residue import TemplateResidue
 from .rules import BUILT_IN
@@ -84,7 +85,7 @@ class Panel:
 
 def panel(points: Sequence[EntryPoint] | None = None) -> Panel:
     """Return the built-in text detectors and those that installed packages add."""
-    found: list[TextDetector] = [GopherQuality(), TemplateResidue()]
+    found: list[TextDetector] = [GopherQuality(), TemplateResidue(), OldCodePage()]
     problems = []
     for point in entry_points(group=GROUP) if points is None else points:
         try:
