@@ -7,8 +7,8 @@ is what binary files become when they are decoded as text, and what damage makes
 Prints one JSON object per kind: how many were flagged, with Wilson 95 % intervals, how many would
 be if the kind were a source of its own, whose lines may rise, how many the detectors that read
 texts flag, and by which rules. Packages fall into two halves by a hash: half 0 is for looking, half
-1 for reporting. Clean texts with a near copy in the corpus are left out. Another machine holds other files, so its figures
-differ.
+1 for reporting. Clean texts with a near copy in the corpus are left out. Another machine holds
+other files, so its figures differ.
 """
 
 from __future__ import annotations
