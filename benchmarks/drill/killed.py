@@ -38,7 +38,7 @@ ROOM = "300m"
 POLL = 0.02
 PATIENCE = 900.0
 """Seconds that a phase may take to begin, or a drill to give up."""
-LATEST = 0.8
+LATEST = 0.5
 """Share of a phase's usual seconds after which it is stopped at the latest."""
 Json = dict[str, Any]
 
