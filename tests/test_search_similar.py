@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from helpers_search import corpus, die, edited, prose, slow_double
 
 from shardward.loader.errors import CorpusError, NotFound, UsageError
 from shardward.loader.manifest import Manifest
-from shardward.quarantine.search import similar
+from shardward.quarantine.search import engine, similar
 from shardward.quarantine.search.band_scan import agreeing_rows
 from shardward.quarantine.search.engine import executor
 from shardward.quarantine.search.hits import Hit
@@ -150,9 +152,43 @@ def test_the_pool_gives_what_the_loop_gives() -> None:
     assert results == list(executor(0).map_unordered(slow_double, range(20), 3))
 
 
+def test_a_worker_that_dies_as_it_starts_is_an_error_like_any(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def torn(*_: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", torn)
+    with pytest.raises(CorpusError, match=r"worker died.*flight: 7"):
+        list(executor(1).map_unordered(die, [7], 0))
+
+
 def test_a_worker_that_dies_names_what_was_in_flight() -> None:
     with pytest.raises(CorpusError, match=r"worker died.*flight: 7"):
         list(executor(1).map_unordered(die, [7], 0))
+
+
+def test_the_shards_that_a_dead_worker_had_are_named() -> None:
+    with pytest.raises(CorpusError, match=r"flight: shard 7, shard 8;"):
+        list(executor(1, "shard {}".format).map_unordered(die, [7, 8], 0))
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+def test_an_interrupt_waits_until_a_worker_has_started(*, breaks: bool) -> None:
+    steps = []
+
+    def start() -> None:
+        with engine._undisturbed():
+            os.kill(os.getpid(), signal.SIGINT)
+            steps.append("started")
+            if breaks:
+                raise BrokenPipeError
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert steps == ["started"]
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_an_interrupt_ends_the_pool_at_once_and_quietly(tmp_path: Path) -> None:

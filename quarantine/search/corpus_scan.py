@@ -71,8 +71,9 @@ def scan_corpus(
     failed: list[Failure] = []
     sources: dict[int, str] = {}
     tasks = block_tasks(manifest)
+    pool = executor(workers, lambda blocks: manifest.shard_of(blocks[0]).uri)
     with CopyFinder(manifest) as copies:
-        for part in executor(workers).map_unordered(detect_blocks, tasks, (manifest, panel)):
+        for part in pool.map_unordered(detect_blocks, tasks, (manifest, panel)):
             report.findings.extend(part.findings)
             failed.extend(part.failed)
             sources.update(part.sources)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -47,9 +49,10 @@ class InProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """Runs items in `workers` local processes."""
+    """Runs items in `workers` local processes; `named` tells which items were with a dead one."""
 
     workers: int
+    named: Callable[[Any], str] = str
 
     def __post_init__(self) -> None:
         if self.workers < 1:
@@ -82,32 +85,62 @@ class Pool:
     def _drain(self, pool: futures.ProcessPoolExecutor, items: Iterable[Item]) -> Iterator[Any]:
         pending: dict[futures.Future[Any], Item] = {}
         for item in items:
-            pending[pool.submit(_call, item)] = item
+            try:
+                with _undisturbed():
+                    pending[pool.submit(_call, item)] = item
+            except (BrokenProcessPool, BrokenPipeError) as error:  # a worker died as it started
+                raise self._died([*pending.values(), item]) from error
             if len(pending) >= IN_FLIGHT * self.workers:
-                yield from _finished(pending)
+                yield from self._finished(pending)
         while pending:
-            yield from _finished(pending)
+            yield from self._finished(pending)
+
+    def _finished(self, pending: dict[futures.Future[Any], Any]) -> Iterator[Any]:
+        done, _ = futures.wait(pending, return_when=futures.FIRST_COMPLETED)
+        for future in done:
+            try:
+                result = future.result()
+            except BrokenProcessPool as error:
+                raise self._died(pending.values()) from error
+            del pending[future]
+            yield result
+
+    def _died(self, items: Iterable[Any]) -> CorpusError:
+        names = ", ".join(sorted({self.named(item) for item in items}))
+        return CorpusError(
+            f"a scan worker died (out of memory, killed, or never started) with these in "
+            f"flight: {names}; run with fewer workers or leave the shard out, and start scans "
+            "of your own scripts under if __name__ == '__main__'"
+        )
 
 
-def executor(workers: int) -> Executor:
-    """Return the executor for a number of workers; 0 runs in this process."""
-    return Pool(workers=workers) if workers else InProcess()
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Hold a Ctrl-C back for as long as a worker may be starting.
+
+    A worker that got half of what it needs would print a traceback, and is not yet in the pool's
+    list of those to end.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    held: list[tuple[Any, ...]] = []
+    signal.signal(signal.SIGINT, lambda *got: held.append(got))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if held:
+            before(*held[0])  # above whatever the interrupt did to a worker
 
 
-def _finished(pending: dict[futures.Future[Any], Any]) -> Iterator[Any]:
-    done, _ = futures.wait(pending, return_when=futures.FIRST_COMPLETED)
-    for future in done:
-        try:
-            result = future.result()
-        except BrokenProcessPool as error:
-            names = ", ".join(sorted(str(item) for item in pending.values()))
-            raise CorpusError(
-                f"a scan worker died (out of memory, killed, or never started) with these in "
-                f"flight: {names}; run with fewer workers or leave the shard out, and start scans "
-                "of your own scripts under if __name__ == '__main__'"
-            ) from error
-        del pending[future]
-        yield result
+def executor(workers: int, named: Callable[[Any], str] = str) -> Executor:
+    """Return the executor for a number of workers; 0 runs in this process.
+
+    `named` gives the name of an item for the message about a worker that died.
+    """
+    return Pool(workers=workers, named=named) if workers else InProcess()
 
 
 _worker: dict[str, Any] = {}

@@ -51,7 +51,8 @@ def build_signatures(
     """
     results = []
     shards = range(len(manifest.shards))
-    for result in executor(workers).map_unordered(index_shard, shards, manifest):
+    pool = executor(workers, lambda shard: manifest.shards[shard].uri)
+    for result in pool.map_unordered(index_shard, shards, manifest):
         results.append(result)
         if advance is not None:
             advance(result.documents)

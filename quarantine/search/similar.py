@@ -127,7 +127,8 @@ def run_query(
     open_shards = [shard for shard, hits in done.items() if hits is None]
     hits = [hit for found in done.values() if found is not None for hit in found]
     failures, cut = [], {}
-    for result in executor(workers).map_unordered(scan_shard, open_shards, (manifest, query)):
+    pool = executor(workers, lambda shard: manifest.shards[shard].uri)
+    for result in pool.map_unordered(scan_shard, open_shards, (manifest, query)):
         if result.failure:
             failures.append(result.failure)
         else:
