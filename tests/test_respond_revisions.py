@@ -172,6 +172,7 @@ def test_the_impact_is_what_walking_every_sample_finds(
     assert (result.samples, result.passed_over) == (len(touched), gone)
     assert result.steps == len({(at - position) // 4 for at in touched})
     assert result.documents == len(docs)
+    assert 0.0 <= result.blanked_share <= 1.0
     assert result.tokens == sum(len(text_of(d).encode()) for d in docs)
 
 

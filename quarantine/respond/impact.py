@@ -141,7 +141,8 @@ def impact(
         steps=None if steps is None else int(steps.size),
         first_step=cursor.step + 1 + int(steps[0]) if steps is not None and steps.size else None,
         blanked_tokens=blanked,
-        blanked_share=blanked / remaining if remaining else 0.0,
+        # Documents that the cursor cuts count whole, which may be more than what is ahead.
+        blanked_share=min(blanked / remaining, 1.0) if remaining else 0.0,
     )
 
 
