@@ -19,7 +19,8 @@ class Prefetcher(Generic[Item]):
 
     An item that is ready costs its consumer no lock: each side writes one of the two byte counts,
     and takes the lock only to wait, or to wake the other side, which says beforehand that it
-    waits.
+    waits. Nor does dropping one: the thread lets go of what was handed out, all but the latest,
+    before it makes more, so both together stay below the limit.
 
     Args:
         items: what to produce; its exceptions reach the consumer at the place they occurred.
@@ -32,6 +33,7 @@ class Prefetcher(Generic[Item]):
         self._size = size
         self._limit = limit
         self._ready: deque[tuple[Item, int]] = deque()
+        self._used: deque[Item] = deque()
         self._made = self._taken = 0
         self._full = self._hungry = False
         self._ended = False
@@ -51,6 +53,8 @@ class Prefetcher(Generic[Item]):
             self._wait(timeout, on_timeout)
         item, size = self._ready.popleft()
         self._taken += size
+        if not self._ended:
+            self._used.append(item)
         return item
 
     def refill(self) -> None:
@@ -64,6 +68,7 @@ class Prefetcher(Generic[Item]):
         with self._changed:
             self._closed = True
             self._ready.clear()
+            self._used.clear()
             self._changed.notify_all()
         self._thread.join(timeout=5.0)
 
@@ -90,6 +95,7 @@ class Prefetcher(Generic[Item]):
         with self._changed:
             self._error = error
             self._ended = True
+            self._used.clear()
             self._changed.notify_all()
 
     def _put(self, item: Item) -> bool:
@@ -98,6 +104,8 @@ class Prefetcher(Generic[Item]):
             self._wait_for_room()
         if self._closed:
             return False
+        while len(self._used) > 1:
+            self._used.popleft()
         self._made += size
         self._ready.append((item, size))
         if self._hungry:

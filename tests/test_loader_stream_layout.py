@@ -265,3 +265,20 @@ def test_loaders_of_one_manifest_may_run_side_by_side_in_threads(tmp_path: Path)
 
     assert len(found) == 4
     assert found[1:] == found[:1] * 3
+
+
+def test_what_was_handed_out_is_dropped_by_the_thread_that_makes_more() -> None:
+    dropped: list[str] = []
+
+    class Item:
+        def __del__(self) -> None:
+            dropped.append(threading.current_thread().name)
+
+    ahead = Prefetcher((Item() for _ in range(100)), lambda item: 10, 100)
+    for _ in range(100):
+        ahead.get(5.0, lambda: None)
+        ahead.refill()
+        time.sleep(0.001)
+    ahead.close()
+
+    assert dropped.count("shardward-prefetch") > 50
