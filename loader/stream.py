@@ -94,6 +94,7 @@ class ShardLoader:
     _failure: ShardwardError | None = None
     """Raised by each later call once it is set: nothing is handed out any more."""
     _has_ended = False
+    _micro_batches: Iterator[Batch] = iter(())
 
     def __init__(
         self,
@@ -152,7 +153,6 @@ class ShardLoader:
         self._reader = StepReader(
             self._source, self.place, prefetch_bytes=prefetch_bytes, stall_seconds=stall_seconds
         )
-        self._micro_batches: Iterator[Batch] = iter(())
         self._warnings = StepWarnings(self._source.revision.number)
         self._transform, self.stats, self._ranks = transform, LoaderStats(), RankCheck()
         close_when_dropped(self, self._reader, self._recorder)
