@@ -1,4 +1,4 @@
-"""A level that stays high is one page, however its noise dips."""
+"""A level that stays high is one page, however its noise dips, and wider noise hardly any."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_lasting_shift_of_four_deviations_is_one_page_and_never_recovers(seed:
 
 
 def test_a_climb_from_a_spike_that_was_told_as_recovered_is_that_spike() -> None:
-    events = [event for event in told(shifted(2, 3)) if event.kind != "blip"]
+    events = [event for event in told(shifted(4, 3)) if event.kind != "blip"]
     *_, last = events
 
     assert [event.kind for event in events] == ["spike", "recovered", "divergence"]
@@ -55,3 +55,17 @@ def test_a_spike_of_any_length_recovers_soon_after_it(length: int) -> None:
 
     assert ended.end is not None
     assert 3000 + length <= ended.end <= 3002 + length
+
+
+def test_noise_that_trebles_rarely_pages_and_a_spike_in_it_does() -> None:
+    false = found = 0
+    for seed in range(10):
+        noise = np.random.default_rng(seed).normal(0, SD, 2200)
+        noise[2000:] *= 3
+        false += any(event.kind == "spike" for event in told(3 + noise))
+        noise[2150:2160] += 8 * 3 * SD
+        found += any(event.peak_step >= 2150 for event in told(3 + noise) if event.page)
+
+    # Seven, were points far below the trend not looked at.
+    assert false <= 2
+    assert found == 10

@@ -21,6 +21,9 @@ GRADIENT_Z = 4.0
 # How much taller than a blip, and than any gradient norm before, a single point must be.
 ALONE_Z = 1.6
 UNHEARD_OF = 1.5
+# So many points so far below the trend say that the noise is wider than it was; usually the lowest
+# but one of the last 24 lies this far below it.
+LOWS, DEEP_Z, USUAL_LOW_Z = 2, 3.0, 2.0
 
 
 class SpikeRule:
@@ -99,7 +102,23 @@ class SpikeRule:
     def _persists(self) -> bool:
         points = list(self._recent)[-min(self._fresh, self.config.persist) :]
         tallest = max(point.z for point in points)
-        return self.yardstick.surprising([point.surprise for point in points], tallest)
+        if not self.yardstick.surprising([point.surprise for point in points], tallest):
+            return False
+        wider = self._wider()
+        return wider <= 1 or self.yardstick.surprising(
+            [self.yardstick.tail.surprise(point.news / wider) for point in points], tallest / wider
+        )
+
+    def _wider(self) -> float:
+        """Return by how much the noise has grown of late, by points far below the trend.
+
+        The window sees wider noise only later. Outliers of a loss lie over its trend, so two deep
+        points among the last are noise, and an event has none.
+        """
+        lows = sorted(point.z for point in list(self._recent)[-self._fresh :])
+        if len(lows) < LOWS or lows[LOWS - 1] > -DEEP_Z:
+            return 1.0
+        return -lows[LOWS - 1] / USUAL_LOW_Z
 
     def _agrees(self, point: Point) -> bool:
         return (
