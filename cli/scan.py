@@ -38,7 +38,12 @@ MOST_PLACES = 3
 @click.option("--incident", metavar="ID", default=None, help="Rank the window of this incident.")
 @run_option
 @history_option
-@click.option("--thorough", is_flag=True, help="Also ask detectors that read every text.")
+@click.option(
+    "--thorough",
+    is_flag=True,
+    help="Also look for unfilled templates, judge by Gopher's rules of quality and ask detectors "
+    "of installed packages, as with --docs, --window and --incident.",
+)
 @click.option("--workers", type=click.IntRange(0, 256), default=0, help="Processes; 0: this one.")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Rows shown.")
 @json_option
