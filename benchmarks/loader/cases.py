@@ -168,12 +168,18 @@ CASES: tuple[Case, ...] = (
     *_peers(),
     *_first_batches(),
     *_billion(),
-    Case(
-        name="training thread, prefetch on",
-        group="trainer",
-        function="ours:training_thread",
-        prepare="ours:prepare",
-        options={"steps": 200, "compute_ms": 100.0},
+    *(
+        Case(
+            name=name,
+            group="trainer",
+            function="ours:training_thread",
+            prepare="ours:prepare",
+            options={"steps": 200, "compute_ms": 100.0, "work": work},
+        )
+        for name, work in {
+            "training thread, prefetch on": "sleep",
+            "training thread that computes, prefetch on": "products",
+        }.items()
     ),
     Case(
         name="flat memory over 100k steps",

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from shardward.loader import Cursor, Manifest, Plan, Run, ShardLoader, build_manifest
 
 from .documents import PAD, SEPARATOR, VOCABULARY, Documents
@@ -104,13 +106,16 @@ def training_thread(
     seq_len: int,
     steps: int,
     compute_ms: float,
+    work: str,
     **_options: Any,
 ) -> dict[str, Any]:
     """Measure what a step costs the thread that trains, journal on and prefetch ahead.
 
-    The trainer's own work is a sleep, long enough for the loader to be ahead. Counted per step:
-    `next(loader)`, which writes the delivered record, and `observe`, which writes two more.
+    The trainer's own work is long enough for the loader to be ahead: a sleep, or `products` of
+    small matrices in this thread. Counted per step: `next(loader)`, which writes the delivered
+    record, and `observe`, which writes two more.
     """
+    pause = _multiply if work == "products" else time.sleep
     nexts, next_used, wholes, used = [], [], [], []
     with recorded(documents, batch=batch, seq_len=seq_len, window=16) as loader:
         for _ in range(steps + 1):
@@ -123,7 +128,7 @@ def training_thread(
             used.append((time.thread_time() - cpu) * 1e6)
             nexts.append((between - began) * 1e6)
             next_used.append((cpu_between - cpu) * 1e6)
-            time.sleep(compute_ms / 1e3)
+            pause(compute_ms / 1e3)
     shares = {"p50": 0.5, "p99": 0.99}
     return {
         "steps": steps,
@@ -136,6 +141,14 @@ def training_thread(
         **{f"step_us_{name}": round(percentile(wholes[1:], at)) for name, at in shares.items()},
         **{f"step_cpu_us_{name}": round(percentile(used[1:], at)) for name, at in shares.items()},
     }
+
+
+def _multiply(seconds: float) -> None:
+    """Compute for `seconds`; the matrices are too small for BLAS to start threads for them."""
+    end = time.perf_counter() + seconds
+    stack = np.ones((64, 64, 64), np.float32)
+    while time.perf_counter() < end:
+        np.matmul(stack, stack)
 
 
 def flat_memory(documents: Documents, *, steps: int, **_options: Any) -> dict[str, Any]:
