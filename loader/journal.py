@@ -94,30 +94,28 @@ class JournalWriter:
         """Byte offset up to which the journal is durable."""
         return self._synced
 
-    def append(self, *frames: Prepared) -> int:
-        """Write a few `frames` with one system call and return the offset after them.
+    def append(self, frame: Prepared) -> int:
+        """Write `frame` with one system call and return the offset after it.
 
         Raises:
             ShardwardError: the file system refused the write, or an earlier group sync failed;
-                a record that does not end before `end` does not count and may be appended again.
+                the record does not count and may be appended again.
         """
         if self._failure is not None or self._handle < 0 or self._forks[0] != self._born:
             self._check_usable()
         with self._lock:
-            now, end, parts = time.time_ns(), self._end, []
-            for frame in frames:
-                parts += [seal(frame, time_ns=now, offset=end), frame.payload]
-                end += frame.size
+            header = seal(frame, time_ns=time.time_ns(), offset=self._end)
+            size = len(header) + len(frame.payload)
             try:
-                written = os.writev(self._handle, parts)
+                written = os.writev(self._handle, (header, frame.payload))
             except OSError as error:
                 raise self._refused(error) from error
-            if written != end - self._end:
+            if written != size:
                 # A later read treats the partial frame as damage; the next record follows it.
                 self._end += written
                 raise self._refused(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
-            self._end = end
-            return end
+            self._end += size
+            return self._end
 
     def sync(self) -> int:
         """Make every record written so far durable and return the offset after the last.

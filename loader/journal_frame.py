@@ -57,11 +57,6 @@ class Prepared:
                 f"{MAX_PAYLOAD}; record fewer documents a step, or use record='runs'"
             )
 
-    @property
-    def size(self) -> int:
-        """Bytes in the journal."""
-        return HEADER.size + len(self.payload)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:

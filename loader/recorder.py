@@ -81,27 +81,17 @@ class Recorder:
                 f"{self.delivered} delivered: report each step once, in order, after it is done"
             )
         losses = None if sample_loss is None else [float(loss) for loss in sample_loss]
-        writer = self._writer
-        if writer is None:
-            self.completed = step
-            return
-        for done in range(self.completed + 1, step):
-            writer.append(self._report(done))
-            self.completed = done
-        # What a trainer has to say of one step takes one write.
-        frames = [self._report(step)] if step > self.completed else []
-        reported = writer.end + sum(frame.size for frame in frames)
+        for done in range(self.completed + 1, step + 1):
+            report = self._reports.pop(done, None)
+            if report is None or self._writer is None:
+                self.note(Kind.COMPLETED, done, {})
+            else:
+                self._writer.append(report)
+        self.completed = step
         if signals:
-            frames.append(self._frame(Kind.TELEMETRY, step, signals))
+            self.note(Kind.TELEMETRY, step, signals)
         if losses is not None:
-            frames.append(self._frame(Kind.SAMPLE_LOSS, step, {"loss": losses}))
-        try:
-            if frames:
-                writer.append(*frames)
-        finally:
-            # A disk that fills up may have taken the report and not the rest.
-            if writer.end >= reported:
-                self.completed = step
+            self.note(Kind.SAMPLE_LOSS, step, {"loss": losses})
 
     def latest(self) -> Cursor:
         """Return the cursor of the last completed step; see `ShardLoader.state_dict`."""
@@ -155,25 +145,17 @@ class Recorder:
 
     def note(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
         """Write a JSON record."""
-        if self._writer is not None:
-            self._writer.append(self._frame(kind, step, values))
-
-    def _report(self, step: int) -> Prepared:
-        made = self._reports.pop(step, None)
-        return made or self._frame(Kind.COMPLETED, step, {})
-
-    def _frame(self, kind: Kind, step: int, values: Mapping[str, Any]) -> Prepared:
-        assert self._piece is not None
-        return prepare_note(
-            NoteRecord(
-                kind=kind,
-                piece=self._piece,
-                step=step,
-                rank=self._topology.dp_rank,
-                replica=self._topology.replica,
-                values=values,
-            )
+        if self._writer is None or self._piece is None:
+            return
+        note = NoteRecord(
+            kind=kind,
+            piece=self._piece,
+            step=step,
+            rank=self._topology.dp_rank,
+            replica=self._topology.replica,
+            values=values,
         )
+        self._writer.append(prepare_note(note))
 
     def close(self) -> None:
         """Make the journal durable and free the run."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import math
-import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,6 @@ from shardward.loader.errors import (
     UnreachableShard,
     UsageError,
 )
-from shardward.loader.journal import read_journal
-from shardward.loader.journal_frame import Kind
 from shardward.loader.manifest_format import (
     SHARDS,
     file_digest,
@@ -338,28 +335,3 @@ def test_a_closed_loader_hands_nothing_out(manifest: Manifest, threads: int, ste
 
     with pytest.raises(ShardwardError, match="the loader is closed; make a new one"):
         next(source)
-
-
-def test_one_write_takes_a_report_and_what_a_full_disk_took_of_it_is_not_written_again(
-    manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = manifest.plan(seed=8, seq_len=8, window_blocks=2)
-    run = Run.create(tmp_path / "run", plan=plan, manifest_path=manifest.path)
-    sizes: list[int] = []
-
-    def nearly_full(handle: int, parts: list[bytes]) -> int:
-        sizes.append(len(parts))
-        return os.write(handle, b"".join(parts)[:-1])
-
-    with loader(manifest, plan, run=run) as observed:
-        step = next(observed).step
-        with monkeypatch.context() as patch:
-            patch.setattr("os.writev", nearly_full)
-            with pytest.raises(ShardwardError, match="No space left"):
-                observed.observe(step, loss=1.0)
-        observed.observe(step, loss=1.0)
-
-    assert sizes == [4]
-    [journal] = run.journals()
-    kinds = [Kind(frame.kind) for frame in read_journal(journal).frames]
-    assert kinds == [Kind.BRANCH, Kind.DELIVERED, Kind.COMPLETED, Kind.TELEMETRY]
