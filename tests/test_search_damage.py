@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 import random
 import unicodedata
 
@@ -179,6 +180,18 @@ def test_a_table_that_prose_explains_is_none() -> None:
 
     assert "number-table" not in verdicts("\n".join([rows_of(90), *lines]))
     assert "number-table" in verdicts("\n".join([rows_of(2000), *lines]))
+
+
+def test_a_page_is_flagged_for_its_pictures_where_they_are_most_of_it() -> None:
+    def page(share: float) -> str:
+        picture = base64.b64encode(RNG.randbytes(int(4500 * share))).decode()
+        text = " ".join(f"{new_words(1)} {prose(RNG, 1)}" for _ in range(int(400 * (1 - share))))
+        return (
+            f'<p>{text[: int(6000 * (1 - share))]}</p><img src="data:image/png;base64,{picture}">'
+        )
+
+    assert verdicts(page(0.3)) == set()
+    assert "encoded-words" in verdicts(page(0.9))
 
 
 def test_digits_of_words_like_base64_are_not_those_of_a_poor_scan() -> None:

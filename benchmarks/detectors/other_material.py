@@ -39,6 +39,8 @@ from .quality import row
 MOST = 200
 AFTER = 20
 """Documents of a kind below which it is not reported: too few to say anything."""
+LEAST_MINIFIED = 500
+"""Of a file that is all comment hardly anything is left."""
 Texts = dict[str, list[str]]
 _PANEL = panel(())
 
@@ -65,7 +67,8 @@ def unseen(texts: Texts, corpus: Path) -> Texts:
 def junk_texts(found: Found, clean: Texts) -> Texts:
     """Return the junk by kind."""
     junk: Texts = {"minified/shipped": clean.pop("junk/min.js", [])}
-    junk["minified/made"] = [minified(text) for text in clean.get("code/js", [])]
+    made = [minified(text) for text in clean.get("code/js", [])]
+    junk["minified/made"] = [text for text in made if len(text) >= LEAST_MINIFIED]
     for suffix, paths in found.binaries.items():
         raws = [raw for raw in map(some_bytes, paths) if raw]
         for name, decode in DECODINGS.items():
