@@ -94,8 +94,18 @@ def test_attention_logits_that_grow_after_the_loss_left_are_an_effect(
     assert any("after it" in text for text in texts) is not named
 
 
-def test_logits_that_drift_up_as_they_always_did_are_no_cause() -> None:
-    logits = np.linspace(1.0, 5.0, POINTS)
+@pytest.mark.parametrize(
+    ("steps", "heights"),
+    [
+        ([1, POINTS], [1.0, 5.0]),
+        # As far as once before, from one level to the next.
+        ([1, 516, 540, 576, 600, POINTS], [3.0, 3.0, 4.5, 4.5, 6.0, 6.0]),
+    ],
+)
+def test_logits_that_climb_as_they_did_before_are_no_cause(
+    steps: list[int], heights: list[float]
+) -> None:
+    logits = np.interp(np.arange(1, POINTS + 1), steps, heights)
     found = scores(page(probed(every=6, attention_logit__blocks=logits)))
 
     assert found["attention_logits"] < 0.1
