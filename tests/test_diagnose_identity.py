@@ -18,6 +18,7 @@ from shardward.quarantine.diagnose.replay import detect
 from shardward.quarantine.diagnose.signals import read_log
 
 POINTS = 1500
+STEPS: Array = np.arange(1, POINTS + 1, dtype=np.float64)
 CONFIG = MonitorConfig(warmup_steps=200, window=64)
 Curve = tuple[Array, Array, Array]
 
@@ -35,7 +36,7 @@ def fragile() -> Curve:
     loss[[300, 420, 421, 900]] += 0.4
     loss[1100:] += 0.08
     norm[495:503] *= 12
-    return np.arange(1, POINTS + 1) * 5.0, loss, norm
+    return 5 * STEPS, loss, norm
 
 
 def rounded() -> Curve:
@@ -44,7 +45,7 @@ def rounded() -> Curve:
     loss[[700, 701, 760]] = np.nan
     norm[800:880] = np.inf
     loss[1000:1200] = 2.5
-    return np.arange(1, POINTS + 1) * 1.0, loss, norm
+    return STEPS, loss, norm
 
 
 def restarted() -> Curve:
@@ -52,7 +53,7 @@ def restarted() -> Curve:
     loss = curve(POINTS)
     loss[600:900] += np.linspace(0, 1, 300)
     loss[1200:] += 2 * np.random.default_rng(5).normal(0, 0.02, 300)
-    steps = np.arange(1, POINTS + 1) * 1.0
+    steps = STEPS.copy()
     steps[900:] -= 320
     return steps, loss, gradients(POINTS)
 
