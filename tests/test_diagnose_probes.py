@@ -60,7 +60,7 @@ def test_a_hook_on_the_projections_would_have_lied(model: Model, probes: Probes)
     block: Any = model.blocks[0]
     block.qkv.register_forward_hook(lambda module, args, output: given.append(output.detach()))
     values = trained(model, probes, 2)
-    heads = given[0].unflatten(-1, (-1, 8)).transpose(1, 2)
+    heads = given[0].reshape(2, 16, 8, 8).transpose(1, 2)
 
     assert plain(heads[:, :4], heads[:, 4:6]) > 100 * values["attention_logit/blocks.0"]
 
