@@ -200,11 +200,9 @@ CROSSED: dict[str, dict[str, Damage]] = {
 }
 """Damage by the locale whose texts it needs."""
 UNCHOSEN = (
-    "log_spam",
     "utf8_ignored",
     "sql_dump",
     "greek_read_as_cp1251",
-    "gbk_read_as_euc_kr",
     "thai_read_as_cp1252",
     "arabic_read_as_cp1251",
     "lao_loop",
