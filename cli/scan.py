@@ -41,8 +41,8 @@ MOST_PLACES = 3
 @click.option(
     "--thorough",
     is_flag=True,
-    help="Also look for unfilled templates, judge by Gopher's rules of quality and ask detectors "
-    "of installed packages, as with --docs, --window and --incident.",
+    help="Also look for unfilled templates and mixed-up code pages, judge by Gopher's rules of "
+    "quality and ask detectors of installed packages, as with --docs, --window and --incident.",
 )
 @click.option("--workers", type=click.IntRange(0, 256), default=0, help="Processes; 0: this one.")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Rows shown.")
