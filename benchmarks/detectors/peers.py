@@ -1,7 +1,8 @@
 """How fast other packages turn text into 128-permutation MinHash signatures, beside ours.
 
     python -m venv peers
-    peers/bin/pip install datasketch datatrove rensa gaoya text-dedup nltk regex -e .
+    peers/bin/pip install datasketch datatrove rensa gaoya text-dedup nltk regex tokenizers \\
+        'xxhash<4' -e .
     taskset -c 1 peers/bin/python -m benchmarks.detectors --only peers --corpus ../shared/corpus
 
 Prints one JSON object per package: CPU time of one core over every 60th document, each used as its
