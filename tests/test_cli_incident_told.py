@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -141,7 +142,16 @@ def test_a_refused_trigger_is_named_once_and_holds_up_neither_the_rest_nor_the_e
     desk.json("dismiss", "INC-0001", "--reason", "the logger restarted", "--yes")
     receiver.answers = [(403, {}), (503, {})]
     desk.type("file", "INC-0001", "--to", "pagerduty", "--to", "slack", "--yes", env=env)
-    receiver.answers = [(403, {}), (200, {})]
+    refusals = [403]
+
+    def refuse_the_first_page(handler: BaseHTTPRequestHandler) -> None:
+        # By address: receivers are called side by side.
+        paged = handler.path == "/v2/enqueue"
+        handler.send_response(refusals.pop() if paged and refusals else 200)
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    receiver.answers = [refuse_the_first_page]
 
     first = desk.type("deliver", "INC-0001", "--yes", env=env)
     receiver.requests.clear()

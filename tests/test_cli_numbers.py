@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import click
 import pytest
@@ -22,7 +23,7 @@ def commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Co
             yield f"{path} {name}".strip(), command
 
 
-FLOATS = [
+FLOATS: list[tuple[str, click.ParamType[Any]]] = [
     (f"{name} {parameter.opts[0]}", parameter.type)
     for name, command in commands(cli)
     for parameter in command.params

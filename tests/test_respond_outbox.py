@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from shardward.quarantine.respond import response, sending
 from shardward.quarantine.respond.incident import Incident, IncidentStore
 from shardward.quarantine.respond.outlets import Delivery, deliver, outbox, page_message, post
 from shardward.quarantine.respond.sending import Reply
+from shardward.quarantine.respond.side_by_side import side_by_side
 
 
 @pytest.fixture
@@ -202,3 +204,38 @@ def test_a_page_calls_a_person_when_the_incident_opens_and_when_it_is_confirmed(
     assert {body["dedup_key"] for body in receiver.bodies} == {opened.key}
     assert "step 10, detected at step 12" in opened.title
     assert "confirmed" in confirmed.title
+
+
+def test_a_receiver_that_does_not_answer_holds_up_no_other(
+    incident: Incident, receiver: Receiver
+) -> None:
+    reached = threading.Event()
+
+    def transport(_: str, url: str, __: object, ___: object) -> Reply:
+        if url.endswith("/v2/enqueue"):
+            reached.set()
+            return Reply(status=202, body=b"", words="status 202")
+        # Answers once PagerDuty was called, and is given up where that waits for this.
+        return Reply(status=200 if reached.wait(20) else 500, body=b"", words="")
+
+    sent = post(
+        incident, message(), ["webhook", "pagerduty"], environment=secrets(receiver),
+        transport=transport, pause=quiet,
+    )  # fmt: skip
+
+    assert {each.outlet: each.state for each in sent} == {
+        "webhook": "delivered",
+        "pagerduty": "delivered",
+    }
+    assert all(each.tries == 1 for each in sent)
+
+
+def test_an_error_in_one_lane_is_raised_when_the_others_are_done() -> None:
+    done: list[int] = []
+
+    def fail() -> None:
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        side_by_side([fail, lambda: done.append(1)])
+    assert done == [1]

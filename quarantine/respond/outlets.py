@@ -12,6 +12,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ from .receivers import OUTLETS, RECEIVERS, DeliveryError, Sender, secret_of
 from .safe_text import visible
 from .sending import Reply, Transport
 from .sending import send as send_request
+from .side_by_side import side_by_side
 
 if TYPE_CHECKING:
     from .incident import Incident
@@ -174,15 +177,18 @@ def deliver(
     transport: Transport | None = None,
     pause: Callable[[float], None] | None = None,
 ) -> list[Delivery]:
-    """Try everything in the outbox that was not delivered; delivered messages are never resent."""
-    environment = os.environ if environment is None else environment
+    """Try everything in the outbox that was not delivered; delivered messages are never resent.
+
+    Receivers are called side by side, so that one that hangs holds up no other; `transport` and
+    `pause` are called from several threads then.
+    """
+    known = os.environ if environment is None else environment
     with exclusive_lock(incident.path / OUTBOX / "lock"):
-        sent = [
-            delivery
-            for lane in _lanes(incident)
-            for delivery in _deliver_lane(lane, environment, transport, pause)
-        ]
-    return sorted(sent, key=lambda delivery: delivery.name)
+        lanes = _lanes(incident)
+        sent = side_by_side(
+            [partial(_deliver_lane, each, known, transport, pause) for each in lanes]
+        )
+    return sorted(chain.from_iterable(sent), key=lambda delivery: delivery.name)
 
 
 def outbox(incident: Incident) -> list[Delivery]:
