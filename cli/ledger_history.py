@@ -11,8 +11,8 @@ from rich.console import Console
 from ..loader.errors import IntegrityError
 from ..loader.run import Run
 from .ledger_answer import answer
-from .ledger_options import LARGEST, Asked, asks, ended_at_once, limit_option, opened
-from .numbers import Finite
+from .ledger_options import Asked, asks, ended_at_once, limit_option, opened
+from .numbers import COUNT, Finite
 from .output import emit, json_option, run_option, say, table
 
 TIMELINE_TABLE = (
@@ -29,8 +29,8 @@ TIMELINE_TABLE = (
 
 
 @click.command()
-@click.argument("piece", type=click.IntRange(min=1, max=LARGEST))
-@click.argument("other", type=click.IntRange(min=1, max=LARGEST))
+@click.argument("piece", type=COUNT)
+@click.argument("other", type=COUNT)
 @limit_option
 @run_option
 @json_option

@@ -21,15 +21,13 @@ from ..quarantine.ledger.check import Problem
 from ..quarantine.ledger.names import find_ids, load_corpus
 from ..quarantine.ledger.stoppable import Unstoppable
 from .ledger_answer import SHOWN_ROWS
+from .numbers import COUNT, LARGEST
 from .output import json_option, manifest_option, progress, run_option, say
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 QUICK_SECONDS = 0.25
 """How long a question about single steps lets the ingest run before it is answered."""
-
-LARGEST = (1 << 63) - 1
-"""The largest step, position or document that the formats can hold."""
 
 EXIT_INTERRUPTED = 130
 limit_option = click.option(
@@ -92,7 +90,7 @@ def history_options(command: Command) -> Command:
     )(command)
     command = click.option(
         "--branch",
-        type=click.IntRange(min=1, max=LARGEST),
+        type=COUNT,
         default=None,
         metavar="PIECE",
         help="The history of this piece.",

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 LARGEST = (1 << 63) - 1
+"""The largest step, position or document that the formats can hold."""
 YEAR = 366 * 86400.0
 """The longest wait in seconds; more is no wish, and clocks overflow."""
 
