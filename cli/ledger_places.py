@@ -8,7 +8,6 @@ import pyarrow as pa
 from ..quarantine.ledger.names import Excerpt
 from .ledger_answer import SEGMENT_TABLE, answer, named
 from .ledger_options import (
-    LARGEST,
     Asked,
     asks,
     check_documents,
@@ -16,6 +15,7 @@ from .ledger_options import (
     ordinals_of,
     show_option,
 )
+from .numbers import WHOLE
 from .output import say
 
 
@@ -58,10 +58,10 @@ def doc(*, asked: Asked, docs: tuple[str, ...], by_id: bool, show: bool, limit: 
 
 
 @click.command()
-@click.argument("position", type=click.IntRange(min=0, max=LARGEST))
+@click.argument("position", type=WHOLE)
 @click.option(
     "--epoch",
-    type=click.IntRange(min=0, max=LARGEST),
+    type=WHOLE,
     default=0,
     show_default=True,
     help="Epoch.",

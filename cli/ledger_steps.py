@@ -10,7 +10,6 @@ from ..quarantine.ledger.derive import Deriver
 from ..quarantine.ledger.step_answer import StepAnswer, step_from_journals
 from .ledger_answer import SEGMENT_TABLE, answer, named
 from .ledger_options import (
-    LARGEST,
     QUICK_SECONDS,
     Asked,
     asks,
@@ -18,6 +17,7 @@ from .ledger_options import (
     show_option,
     step_range,
 )
+from .numbers import COUNT
 from .output import say
 
 STEP_TABLE = (
@@ -35,7 +35,7 @@ STEP_TABLE = (
 
 
 @click.command()
-@click.argument("number", type=click.IntRange(min=1, max=LARGEST))
+@click.argument("number", type=COUNT)
 @show_option
 @limit_option
 @asks
