@@ -21,7 +21,7 @@ from shardward.quarantine.search.features import measure
 from shardward.quarantine.search.likeness import MOST_CULPRITS, learn
 from shardward.quarantine.search.rows import index_chunk
 from shardward.quarantine.search.scripts import CODE_PAGES, Group, script_table
-from shardward.quarantine.search.spans import KEPT, MATCHES, repeated_word_spans
+from shardward.quarantine.search.spans import KEPT, MATCHES, lone_letter_spans, repeated_word_spans
 
 RNG = random.Random(23)
 RUSSIAN = (
@@ -106,6 +106,9 @@ DAMAGED = {
     ).replace(" ", "")
     * 2,
     "unlikely-characters": "".join(map(chr, RNG.choices(range(0x80, 0xD800), k=600))),
+    "spaced-letters": " ".join(FRENCH),
+    "spaced-letters of words apart": "  ".join(" ".join(word) for word in CZECH.split()),
+    "spaced-letters in lines": "\n".join(RUSSIAN),
 }
 
 
@@ -145,6 +148,16 @@ CLEAN = {
         f"#define XA_{a.upper()}_NAME ((Atom) {i})" for i, a in enumerate(WORDS)
     ),
     "enumerated names": "\n".join(f"x{i} = f{i}(y{i})" for i in range(60)),
+    "long names of macros": "\n".join(
+        f"#define {a}_LK_{b}_new(x) {a}_check_gN_{b}_T_type(x)"
+        for a, b in zip(WORDS, reversed(WORDS), strict=True)
+    ),
+    "formulas": "\n".join(f"{a} + {b} = {b} - x ( {a} )" for a in "abcdef" for b in "pqrst"),
+    "initials": ", ".join(
+        f"{a}. {b}. {c.title()}" for a, b, c in zip("ABCD" * 9, "KLM" * 12, WORDS, strict=False)
+    ),
+    "notes": " ".join(random.Random(3).choices("cdefgab", k=300)),
+    "a genetic sequence": " ".join(random.Random(3).choices("ACGT", k=300)),
 }
 
 
@@ -167,6 +180,15 @@ TABLES = {
     "pictures": "\n".join(f"E{i}.0 [1] (\U0001f468\u200d\u2764\ufe0f) of {i}" for i in range(99)),
     "empty lines between": "\n\n\n".join(f"{i:04X}..{i:04X} # Lu LETTER" for i in range(99)),
     "one warning again": "\n".join(f"12:00:{i:02d} WARN it's (still) \\x" for i in range(60)),
+    "a character set": "\n".join(
+        f"<U{i + 65:04X}>     /x{i + 65:02x}         {new_words(1).upper()} LETTER"
+        for i in range(60)
+    ),
+    "pairs of glyphs": "\n".join(
+        f"KPX {first} {word.title()[:6]}dieresis -{i + 1000}"
+        for first in "WXYZ"
+        for i, word in enumerate(WORDS)
+    ),
 }
 
 
@@ -192,6 +214,20 @@ def test_a_page_is_flagged_for_its_pictures_where_they_are_most_of_it() -> None:
 
     assert verdicts(page(0.3)) == set()
     assert "encoded-words" in verdicts(page(0.9))
+
+
+def test_figures_in_a_table_do_not_stutter() -> None:
+    figures = "\n".join(" ".join(RNG.choices("0001", k=12)) for _ in range(40))
+
+    assert "stutter" not in verdicts(figures)
+    assert "stutter" in verdicts(figures.replace("0", "no").replace("1", "yes"))
+
+
+def test_a_letter_that_stands_alone_is_evidence_in_a_row_only() -> None:
+    text = f"I saw a b c. {' '.join('letters')}, a I"
+
+    assert lone_letter_spans(text) == ()
+    assert lone_letter_spans(f"x1 {' '.join('lettersapart')} xy") == ((3, 26),)
 
 
 def test_digits_of_words_like_base64_are_not_those_of_a_poor_scan() -> None:

@@ -132,6 +132,12 @@ def sql_dump(rng: random.Random, text: str) -> str:
     return f"INSERT INTO `t` VALUES {rows};"
 
 
+def letters_apart(rng: random.Random, text: str) -> str:
+    """A space after every letter, as a PDF can leave it, between words one more or two."""
+    apart = " " * rng.randrange(1, 4)
+    return apart.join(" ".join(word) for word in text[:1200].split())
+
+
 MORE: dict[str, Damage] = {
     damage.__name__: damage
     for damage in (
@@ -153,6 +159,7 @@ MORE: dict[str, Damage] = {
         utf8_ignored,
         ocr_noise,
         sql_dump,
+        letters_apart,
     )
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum, auto
 
-FEATURES_VERSION = 4
+FEATURES_VERSION = 5
 
 
 class Feature(IntEnum):

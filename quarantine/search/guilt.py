@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .rows import DECIDING
 from .vectors import restore
 
-GUILT_VERSION = 4
+GUILT_VERSION = 5
 """Rises when the same index rows make another document guilty."""
 BINARY, REPETITION = "binary", "repetition"
 ACCIDENTS = (BINARY, REPETITION)

@@ -117,11 +117,15 @@ def lost_letters(data: UInt8s, start: Number, end: Number, letters: UInt8s) -> N
 
 @kernel
 def looks_encoded(data: UInt8s, start: Number, end: Number, classes: UInt8s) -> Number:
-    """Return whether a word changes its character class at three places in ten, as base64 does."""
+    """Return whether a word changes its character class at three places in ten, as base64 does.
+
+    What joins the words of names and paths, as in `snake_case`, is passed over.
+    """
     switches = 0
     before = classes[data[start]]
     for i in range(start + U64(1), end):
-        entry = classes[data[i]]
+        c = data[i]
+        entry = before if c == 95 else classes[c]
         switches += entry != before
         before = entry
     return 10 * switches >= 3 * np.int64(end - start)

@@ -32,7 +32,7 @@ PROSE_WEIGHT = 2
 LEAST_COVERED = 0.3
 NEITHER, TABULAR, PROSE = 0, 1, 2
 LED_BY_WORD, LED_BY_NUMBER, LED_BY_SIGN = 1, 2, 3
-CODE, ALIGNED, HEXADECIMAL = 1, 2, 4
+CODE, ALIGNED, ENDED, HEXADECIMAL = 1, 2, 4, 8
 GAP = 3
 """Spaces, or one tabulator, that tell columns."""
 
@@ -58,11 +58,17 @@ def bounded_as_code(data: UInt8s, start: Number, end: Number, last: Number) -> N
 
 @kernel
 def judge_line(
-    visible: Number, letters: Number, capitals: Number, fresh: Number, led: Number, marks: Number
+    visible: Number,
+    letters: Number,
+    capitals: Number,
+    fresh: Number,
+    led: Number,
+    marks: Number,
 ) -> Number:
     """Return TABULAR for a line that may be of a table if numbers are in it, PROSE, or NEITHER.
 
-    `led` is what it begins with, `marks` are bits of CODE, ALIGNED and HEXADECIMAL.
+    `led` is what it begins with, `marks` are bits of CODE, ALIGNED, ENDED (by a digit, as prose
+    hardly ever is) and HEXADECIMAL.
     """
     few_fresh = visible <= LONG_LINE and fresh <= MOST_FRESH * visible
     if led == LED_BY_NUMBER or marks >= HEXADECIMAL:
@@ -72,7 +78,7 @@ def judge_line(
         return TABULAR
     small = letters - capitals >= PROSE_SMALL * letters and letters >= PROSE_LETTERS * visible
     new = visible >= PROSE_BYTES and fresh >= PROSE_FRESH * visible
-    return PROSE if small and new and led == LED_BY_WORD and marks < HEXADECIMAL else NEITHER
+    return PROSE if small and new and led == LED_BY_WORD and marks < ENDED else NEITHER
 
 
 @kernel
@@ -100,7 +106,11 @@ def read_line(
             gap, shown = 0, c
         if kind < 2 or kind == 7:
             marks |= HEXADECIMAL if word == U64(2) and kind == 1 and c <= 70 else 0
-            hexadecimal = (hexadecimal or word == U64(0)) and kind == 1 and c <= 70
+            hexadecimal = (
+                (hexadecimal or word == U64(0))
+                and kind == 1
+                and (c <= 70 or (c == 85 and before != 92))
+            )
             word, letters_key = max(word, U64(1)), (letters_key ^ U64(c)) * ODD
             capitals += kind == 1
             # What begins with E2 or F0 is a sign or a picture, hardly ever a letter.
@@ -113,7 +123,7 @@ def read_line(
             known[slot], letters = letters_key, letters + run
             letters_key, run = U64(0), 0
         if kind == 2:
-            # x1 is a name; 1, 0x1F and FE0F are numbers.
+            # x1 is a name; 1, 0x1F, FE0F and U0041 are numbers.
             marks |= HEXADECIMAL if hexadecimal else 0
             number = word == U64(0) or hexadecimal
             numbers, led = numbers or number, LED_BY_NUMBER if led == 0 and number else led
@@ -133,6 +143,7 @@ def read_line(
             last, visible = U64(c), visible + 1
         before = c
     marks |= CODE if bounded_as_code(data, start, i, shown) else 0
+    marks |= ENDED if classes[shown] == 2 else 0
     return key, numbers, judge_line(visible + letters, letters, capitals, fresh, led, marks), i
 
 

@@ -175,7 +175,7 @@ BUILT_IN: tuple[Rule, ...] = (
         spans=where.long_word_spans,
         gate=_SOME_TEXT,
         ceiling=0.6,
-        version=2,
+        version=3,
     ),
     Rule(
         name="number-table",
@@ -187,7 +187,7 @@ BUILT_IN: tuple[Rule, ...] = (
         spans=where.digit_spans,
         gate=measures.at_least(Feature.CHARACTERS, 500),
         ceiling=1.0,
-        version=3,
+        version=4,
     ),
     Rule(
         name="digits",
@@ -285,8 +285,9 @@ BUILT_IN: tuple[Rule, ...] = (
         reason="{value:.0%} of the words are the word before or the one before that "
         "(line {line:.0%})",
         spans=where.whole,
-        gate=measures.at_least(Feature.WORDS, 20),
+        gate=measures.wordy,
         ceiling=0.7,
+        version=2,
     ),
     Rule(
         name="rare-letter-pairs",
@@ -320,6 +321,17 @@ BUILT_IN: tuple[Rule, ...] = (
         spans=where.long_word_spans,
         gate=measures.enough_spaced,
         ceiling=0.98,
+    ),
+    Rule(
+        name="spaced-letters",
+        family="encoded",
+        measure=measures.lone_letters,
+        line=0.6,
+        reason="there are {value:.0%} as many words as letters: letters stand alone "
+        "(line {line:.0%})",
+        spans=where.lone_letter_spans,
+        gate=measures.spelled,
+        ceiling=None,
     ),
     Rule(
         name="giant",

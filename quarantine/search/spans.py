@@ -30,6 +30,7 @@ _UNLIKELY = re.compile(
     + "]+"
 )
 _LOST = re.compile(r"\w\?(?=\w)|\?{2,}")
+_SPELLED = re.compile(r"(?<!\S)[^\W\d_](?:\s{1,4}[^\W\d_](?!\S)){7,}")
 _TAG = re.compile(r"<[^<>]{0,200}>")
 _MOJIBAKE = re.compile("(?:[\u00c2-\u00f4][\u0080-\u00bf]|\u00e2\u20ac.?)+")
 
@@ -72,6 +73,11 @@ def unlikely_spans(text: str) -> tuple[Span, ...]:
 def lost_letter_spans(text: str) -> tuple[Span, ...]:
     """Return question marks within words, and rows of them."""
     return _merged(match.span() for match in _LOST.finditer(text[:SEARCHED]))
+
+
+def lone_letter_spans(text: str) -> tuple[Span, ...]:
+    """Return rows of eight or more single letters."""
+    return _merged(match.span() for match in _SPELLED.finditer(text[:SEARCHED]))
 
 
 def markup_spans(text: str) -> tuple[Span, ...]:
