@@ -135,7 +135,8 @@ def sql_dump(rng: random.Random, text: str) -> str:
 def letters_apart(rng: random.Random, text: str) -> str:
     """A space after every letter, as a PDF can leave it, between words one more or two."""
     apart = " " * rng.randrange(1, 4)
-    return apart.join(" ".join(word) for word in text[:1200].split())
+    middle = len(text) // 2
+    return apart.join(" ".join(word) for word in text[middle : middle + 1200].split())
 
 
 MORE: dict[str, Damage] = {

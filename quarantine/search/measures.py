@@ -113,7 +113,7 @@ def lone_letters(features: Features) -> Column:
 def spelled(features: Features) -> Mask:
     """Return where single letters would be those of a text.
 
-    There are 200 characters, 65 % of what is seen are letters, as formulas have not, under
+    There are 200 characters, 55 % of what is seen are letters, as formulas have not, under
     two fifths of these capitals, as genetic sequences have, and they are many, as notes are not.
     Above ASCII characters are of two bytes, as letters of Latin, Greek, Cyrillic, Hebrew, Arabic.
     """
@@ -121,7 +121,7 @@ def spelled(features: Features) -> Mask:
     above = letter - features.column(Feature.LOWER) - features.column(Feature.UPPER)
     mask: Mask = (
         (features.column(Feature.CHARACTERS) >= 200)
-        & (letter >= 0.65 * (1.0 - features.column(Feature.SPACE)))
+        & (letter >= 0.55 * (1.0 - features.column(Feature.SPACE)))
         & (features.column(Feature.UPPER) < 0.4 * letter)
         & (features.column(Feature.ENTROPY) >= 2.6)
         & (features.transitions[:, ABOVE_TWICE] - above <= 0.3 * letter)
