@@ -1,4 +1,4 @@
-"""Loaders that nobody closed: closed when they are collected, or when the interpreter ends.
+"""Loaders that nobody closed: ended when they are collected, or when the interpreter ends.
 
 None of a loader's threads refers to it, so dropping its last name is enough to free its run. A
 traceback that is kept, as a notebook keeps the latest, is such a name.
@@ -12,57 +12,86 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Protocol
-
-from .errors import ShardwardError
+from dataclasses import dataclass
 
 LOG = logging.getLogger(__name__)
 _OWN_THREADS = ("shardward-", "journal-sync")
 
-
-class Closable(Protocol):
-    """What `close` ends; calling it twice is harmless."""
-
-    def close(self) -> None:
-        """End it."""
+Close = Callable[[], object]
+"""Ends a part of a loader; calling it twice is harmless. It refers to no loader."""
+User = Callable[[], threading.Thread | None]
 
 
-def close_when_dropped(owner: Closable, *parts: Closable) -> None:
-    """Close `parts` in their order once `owner` is collected, and `owner` before the program ends.
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """What ends a loader of `process`, and which thread uses it."""
 
-    Neither happens in a forked child, whose copy of the owner has none of its threads.
+    process: int
+    closes: tuple[Close, ...]
+    user: User
+
+
+def close_when_dropped(owner: object, *closes: Close, user: User = lambda: None) -> None:
+    """Call `closes` in their order once `owner` is collected, or else before the program ends.
+
+    That is when the main thread has ended or, for a loader that another thread uses which the
+    program waits for, when that thread has. Neither happens in a forked child, whose copy of the
+    owner has none of its threads.
     """
-    weakref.finalize(owner, _drop, parts, os.getpid()).atexit = False
+    weakref.finalize(owner, _drop, closes, os.getpid()).atexit = False
     if not _hooked:
         _hooked.append(True)
         # A plain `atexit` function runs only when the pools' threads have been waited for, and
         # one of them may be waiting for a shard. The pools register themselves in this way too.
         register: Callable[..., object] = getattr(threading, "_register_atexit", atexit.register)
-        register(_close_open)
-    _open[owner] = os.getpid()
+        register(_close_unused)
+        atexit.register(_close_open)
+    _open[owner] = _Open(os.getpid(), closes, user)
 
 
-def _drop(parts: tuple[Closable, ...], process: int) -> None:
+def _drop(closes: tuple[Close, ...], process: int) -> None:
     if os.getpid() != process:
         return
     if threading.current_thread().name.startswith(_OWN_THREADS):
         # The collector may run in a thread that is to be ended, and none can wait for itself.
-        threading.Thread(target=_close, args=(parts,), name="close-dropped").start()
+        threading.Thread(target=_close, args=(closes,), name="close-dropped").start()
     else:
-        _close(parts)
+        _close(closes)
+
+
+def _close_unused() -> None:
+    for one in list(_open.values()):
+        if not _is_used(one.user()):
+            _close_own(one)
 
 
 def _close_open() -> None:
-    _close(tuple(owner for owner, process in list(_open.items()) if process == os.getpid()))
+    for one in list(_open.values()):
+        _close_own(one)
 
 
-def _close(parts: tuple[Closable, ...]) -> None:
-    for part in parts:
+def _is_used(user: threading.Thread | None) -> bool:
+    """Return whether the interpreter is about to wait for a thread that may ask for more."""
+    return (
+        user is not None
+        and user is not threading.main_thread()
+        and user.is_alive()
+        and not user.daemon
+    )
+
+
+def _close_own(one: _Open) -> None:
+    if one.process == os.getpid():
+        _close(one.closes)
+
+
+def _close(closes: tuple[Close, ...]) -> None:
+    for close in closes:
         try:
-            part.close()
-        except (OSError, ShardwardError) as error:
+            close()
+        except Exception as error:  # a store's client may raise anything, and the rest is to end
             LOG.warning("a loader that was not closed could not be ended: %s", error)
 
 
-_open: weakref.WeakKeyDictionary[Closable, int] = weakref.WeakKeyDictionary()
+_open: weakref.WeakKeyDictionary[object, _Open] = weakref.WeakKeyDictionary()
 _hooked: list[bool] = []

@@ -73,8 +73,10 @@ class JournalWriter:
         self._process = os.getpid()
         self._forks = _forks()
         self._born = self._forks[0]
-        self._lock = threading.Lock()
-        self._sync_lock = threading.Lock()
+        # A signal handler may come in the middle of a write, in the thread that holds the lock.
+        self._lock = threading.RLock()
+        self._sync_lock = threading.RLock()
+        self._writing = False
         self._closing = threading.Event()
         self._failure: OSError | None = None
         self._thread: threading.Thread | None = None
@@ -99,23 +101,42 @@ class JournalWriter:
 
         Raises:
             ShardwardError: the file system refused the write, or an earlier group sync failed;
-                the record does not count and may be appended again.
+                the record does not count and may be appended again. Or a signal handler calls
+                this while a record is being written.
         """
         if self._failure is not None or self._handle < 0 or self._forks[0] != self._born:
             self._check_usable()
         with self._lock:
-            header = seal(frame, time_ns=time.time_ns(), offset=self._end)
-            size = len(header) + len(frame.payload)
+            if self._writing:
+                raise ShardwardError(
+                    f"journal {self.path} is asked for a record while it writes one, by a signal "
+                    "handler; let the handler set a flag, and do the rest after the step"
+                )
+            self._writing = True
             try:
-                written = os.writev(self._handle, (header, frame.payload))
-            except OSError as error:
-                raise self._refused(error) from error
-            if written != size:
-                # A later read treats the partial frame as damage; the next record follows it.
-                self._end += written
-                raise self._refused(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
-            self._end += size
-            return self._end
+                return self._written(frame)
+            finally:
+                self._writing = False
+
+    def _written(self, frame: Prepared) -> int:
+        """Write `frame` and return the offset after it; errors as in `append`."""
+        header = seal(frame, time_ns=time.time_ns(), offset=self._end)
+        size = len(header) + len(frame.payload)
+        try:
+            written = os.writev(self._handle, (header, frame.payload))
+        except OSError as error:
+            raise self._refused(error) from error
+        except BaseException:
+            # A signal handler that raises, such as that of Ctrl-C, strikes when the call has
+            # returned: the record stands, and the offset is part of the next one's checksum.
+            self._end = os.fstat(self._handle).st_size
+            raise
+        if written != size:
+            # A later read treats the partial frame as damage; the next record follows it.
+            self._end += written
+            raise self._refused(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+        self._end += size
+        return self._end
 
     def sync(self) -> int:
         """Make every record written so far durable and return the offset after the last.
@@ -129,8 +150,12 @@ class JournalWriter:
             self._on_sync(self._synced)
         return self._synced
 
-    def close(self) -> None:
-        """Make everything durable and close the file; closing twice is harmless."""
+    def close(self, *, publish: bool = True) -> None:
+        """Make everything durable and close the file; closing twice is harmless.
+
+        Args:
+            publish: whether `on_sync` is called, which may wait for a store.
+        """
         if self._handle < 0 or self._forks[0] != self._born:
             return
         self._closing.set()
@@ -138,7 +163,7 @@ class JournalWriter:
             self._thread.join()
         try:
             self._sync()
-            if self._on_sync is not None:
+            if publish and self._on_sync is not None:
                 self._on_sync(self._synced)
         finally:
             os.close(self._handle)
@@ -177,7 +202,7 @@ class JournalWriter:
             except OSError as error:
                 self._failure = error
                 raise self._refused(error) from error
-            self._synced = end
+            self._synced = max(end, self._synced)  # a signal handler may have synced more
 
     def _check_usable(self) -> None:
         if self._forks[0] != self._born:

@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
+from .errors import ShardwardError
+
 Item = TypeVar("Item")
 
 
@@ -48,6 +50,7 @@ class Prefetcher(Generic[Item]):
 
         Raises:
             StopIteration: there are no more.
+            ShardwardError: this is a forked child, which has no thread that could make one.
         """
         if not self._ready:
             self._wait(timeout, on_timeout)
@@ -74,6 +77,12 @@ class Prefetcher(Generic[Item]):
 
     def _wait(self, timeout: float, on_timeout: Callable[[], None]) -> None:
         """Return when an item is ready, or raise what ended the items."""
+        if not (self._thread.is_alive() or self._ended):
+            # Its lock may have been held at the fork, so it is not asked for.
+            raise ShardwardError(
+                "the loader was made before a fork, and its threads are not in this process; make "
+                "a loader here, or use threads=0"
+            )
         self.refill()
         with self._changed:
             self._hungry = True

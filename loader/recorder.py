@@ -87,7 +87,7 @@ class Recorder:
                 self.note(Kind.COMPLETED, done, {})
             else:
                 self._writer.append(report)
-        self.completed = step
+            self.completed = done  # a disk that fills up here has taken this one
         if signals:
             self.note(Kind.TELEMETRY, step, signals)
         if losses is not None:
@@ -161,3 +161,24 @@ class Recorder:
         """Make the journal durable and free the run."""
         if self._writer is not None:
             self._writer.close()
+
+    def abandon(self) -> None:
+        """Do as `close` does, but for publishing: nobody is there to wait for a store."""
+        if self._writer is not None:
+            self._writer.close(publish=False)
+
+
+def not_recorded(step: int, error: BaseException) -> ShardwardError:
+    """Return why no step can follow `step`, whose recording `error` cut off.
+
+    Its record may stand in the journal in part, or in full and nobody was given the step.
+    """
+    if isinstance(error, (OSError, ShardwardError)):
+        return ShardwardError(
+            f"the journal could not be written ({error}) at step {step}; make room, then make a "
+            "new loader from the last checkpoint"
+        )
+    return ShardwardError(
+        f"{error!r} came while step {step} was recorded, and it was not handed out; make a new "
+        "loader from the last checkpoint"
+    )

@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -239,29 +240,24 @@ class Run:
         """
         path = self.journal_path(piece.piece, rank, replica)
         slot = self._slots.pop((piece.piece, rank, replica), None)
-        if path.exists():
-            if slot is not None:
-                slot.release()
-            raise MismatchError(
-                f"rank {rank} replica {replica} has already recorded in piece {piece.piece} "
-                f"(launch {piece.launch!r}); a restarted process needs a launch token of its own"
+        with nullcontext() if slot is None else released_on_error(slot):
+            if path.exists():
+                raise MismatchError(
+                    f"rank {rank} replica {replica} has already recorded in piece {piece.piece} "
+                    f"(launch {piece.launch!r}); a restarted process needs a launch token of its "
+                    "own"
+                )
+            writer = JournalWriter(
+                path,
+                sync_seconds=sync_seconds,
+                on_sync=self._publisher(path),
+                on_close=None if slot is None else slot.release,
             )
-        writer = JournalWriter(
-            path,
-            sync_seconds=sync_seconds,
-            on_sync=self._publisher(path),
-            on_close=None if slot is None else slot.release,
-        )
-        values = {**piece.to_json(), "pid": os.getpid(), "host": socket.gethostname()}
-        note = NoteRecord(
-            kind=Kind.BRANCH,
-            piece=piece.piece,
-            step=piece.fork_step,
-            rank=rank,
-            replica=replica,
-            values=values,
-        )
-        writer.append(prepare_note(note))
+            try:
+                writer.append(prepare_note(_branch_note(piece, rank, replica)))
+            except BaseException:  # its thread would keep the file, and the slot with it
+                writer.close()
+                raise
         return writer
 
     def move_head(
@@ -338,3 +334,15 @@ class Run:
             cursor=cursor,
             time=now(),
         )
+
+
+def _branch_note(piece: Piece, rank: int, replica: int) -> NoteRecord:
+    """Return the first record of a journal."""
+    return NoteRecord(
+        kind=Kind.BRANCH,
+        piece=piece.piece,
+        step=piece.fork_step,
+        rank=rank,
+        replica=replica,
+        values={**piece.to_json(), "pid": os.getpid(), "host": socket.gethostname()},
+    )

@@ -35,6 +35,11 @@ class StepReader:
         self._prefetcher: Prefetcher[PreparedStep] | None = None
         self._expected = place.step + 1
         self._closed = False
+        self._user: threading.Thread | None = None
+
+    def user(self) -> threading.Thread | None:
+        """Return the thread that asked for a step last."""
+        return self._user
 
     def next(self, expected: int) -> PreparedStep:
         """Return the next step; `expected` is its number, for the log.
@@ -44,7 +49,7 @@ class StepReader:
         """
         if self._closed:
             raise ShardwardError("the loader is closed; make a new one from the last checkpoint")
-        self._expected = expected
+        self._expected, self._user = expected, threading.current_thread()
         if self._stream is None:
             self._stream = self._source.steps(self._place)
             if self._source.threads:

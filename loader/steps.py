@@ -146,15 +146,17 @@ class StepStream(Iterator[PreparedStep]):
         )
 
     def __next__(self) -> PreparedStep:
-        taken = self._walker.take(self._place)
-        while taken is not None and self._skip:
-            self._skip -= 1
+        taken, skip = self._walker.take(self._place), self._skip
+        while taken is not None and skip:
+            skip -= 1
             taken = self._walker.take(taken.after)
         if taken is None:
             self.feed.close()
             raise StopIteration
+        step = self._prepare(taken)
+        # Only now: what fails or is interrupted in between is made again, not passed over.
         self._place, self._skip = taken.after, self._stride - 1
-        return self._prepare(taken)
+        return step
 
     def close(self) -> None:
         """Let go of the readers."""

@@ -22,7 +22,7 @@ from .plan import Plan
 from .prepared import PreparedStep
 from .preview import Preview, preview_step
 from .rank_check import RankCheck, check_recorded_ranks
-from .recorder import Recorder
+from .recorder import Recorder, not_recorded
 from .revision import Revision
 from .run import Run
 from .run_signals import Gather, numbers
@@ -38,6 +38,7 @@ from .stream_load import (
     check_plan,
     check_tombstones,
     check_window_bytes,
+    left_over,
     load_cursor,
     load_loader_revision,
 )
@@ -145,7 +146,7 @@ class ShardLoader:
             patience=patience,
             window_bytes=window_bytes,
         )
-        check_amounts(prefetch_bytes, stall_seconds)
+        check_amounts(prefetch_bytes, stall_seconds, patience)
         self._check(loaded, reason=reason, on_corrupt=on_corrupt)
         writer = self._open_piece(loaded, reason, launch, fork=fork, fresh=cursor is None)
         self._loaded = self._source.cursor(Place(loaded.step, loaded.epoch, loaded.position))
@@ -155,7 +156,7 @@ class ShardLoader:
         )
         self._warnings = StepWarnings(self._source.revision.number)
         self._transform, self.stats, self._ranks = transform, LoaderStats(), RankCheck()
-        close_when_dropped(self, self._reader, self._recorder)
+        close_when_dropped(self, self._reader.close, self._recorder.abandon, user=self._reader.user)
 
     def _check(self, loaded: Cursor, **named: str | None) -> None:
         """Refuse options and sizes that do not go together, before anything is opened."""
@@ -267,16 +268,19 @@ class ShardLoader:
         if self._failure is not None:
             raise self._failure
         try:
-            self._recorder.deliver(step.frame, step.after, step.report)
+            self._book(step, waited)
         except UsageError:
             raise
-        except (OSError, ShardwardError) as error:
-            # The record may stand in the journal in part; no later step may follow it.
-            self._failure = ShardwardError(
-                f"the journal could not be written ({error}) at step {step.step}; make room, "
-                "then make a new loader from the last checkpoint"
-            )
+        except BaseException as error:  # an interrupt too
+            self._failure = not_recorded(step.step, error)
             raise
+        if self._transform is None:
+            return iter(step.micros)
+        return transformed(step.micros, self._transform, self.plan, self._spoil)
+
+    def _book(self, step: PreparedStep, waited: float) -> None:
+        """Record `step`, what is known of its data, and what it cost."""
+        self._recorder.deliver(step.frame, step.after, step.report)
         for lost in step.lost:
             self._recorder.event("corrupt_block", step.step, lost.to_json())
         if step.dropped:
@@ -287,17 +291,14 @@ class ShardLoader:
         self._ranks.remember(step.share)
         self._reader.refill()
         step.micros[0].book_wait(waited)
-        if self._transform is None:
-            return iter(step.micros)
-        return transformed(step.micros, self._transform, self.plan, self._spoil)
 
     def ended(self) -> None:
-        """Record, once, what the last epoch left over; for adapters, when steps run out."""
+        """Record, once, what the last epoch left over, or raise if the plan has more steps."""
         if self._has_ended:
             return
-        self._has_ended = True
         cursor = self._recorder.at(self._recorder.delivered)
-        left = self._source.walker().count(cursor.epoch, cursor.position)
+        left = left_over(self._source.walker(), cursor)
+        self._has_ended = True
         if left:
             self._recorder.event("dropped_samples", cursor.step, {"samples": left})
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from .blocks import token_dtype
 from .cursor import Cursor, Mode
-from .errors import MismatchError, NotFound, UsageError
+from .errors import MismatchError, NotFound, ShardwardError, UsageError
 from .manifest import Manifest
 from .order import EpochOrder, Layout
 from .pieces import REASONS
@@ -17,7 +17,7 @@ from .plan import Plan
 from .revision import Revision
 from .revision_store import load_revision
 from .run import Run
-from .walk import EpochEnd
+from .walk import EpochEnd, Place, Walker
 
 WINDOWS_IN_MEMORY = 2
 CHOICES = {
@@ -62,7 +62,7 @@ def check_plan(manifest: Manifest, plan: Plan, run: Run | None) -> None:
             )
 
 
-def check_amounts(prefetch_bytes: int, stall_seconds: float) -> None:
+def check_amounts(prefetch_bytes: int, stall_seconds: float, patience: float) -> None:
     """Refuse amounts with which a loader would wait, or warn, for ever.
 
     Raises:
@@ -76,6 +76,23 @@ def check_amounts(prefetch_bytes: int, stall_seconds: float) -> None:
         raise UsageError(
             f"stall_seconds is {stall_seconds}; say more than 0, or inf for no warning"
         )
+    if not patience >= 0:
+        raise UsageError(f"patience is {patience}; say 0 for no wait, or more")
+
+
+def left_over(walker: Walker, cursor: Cursor) -> int:
+    """Return how many samples are left at `cursor`, after which no step came.
+
+    Raises:
+        ShardwardError: the plan has more steps.
+    """
+    if walker.take(Place(cursor.step, cursor.epoch, cursor.position)) is not None:
+        raise ShardwardError(
+            f"no step came after step {cursor.step}, and the last epoch has not ended: the loader "
+            "was closed meanwhile, or its worker was killed; make a new one from the last "
+            "checkpoint"
+        )
+    return walker.count(cursor.epoch, cursor.position)
 
 
 def check_options(*, threads: int, epochs: int | None, **named: str | None) -> None:

@@ -100,7 +100,7 @@ class Part:
 def test_a_forked_child_closes_nothing_of_its_parent() -> None:
     ours, theirs = os.pipe()
     owner = Part(theirs)
-    close_when_dropped(owner, Part(theirs))
+    close_when_dropped(owner, Part(theirs).close)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # the runner has threads
         child = os.fork()
@@ -148,3 +148,68 @@ def test_a_program_that_ends_in_an_outage_does_not_wait_for_the_store(
 
     assert (ended.returncode, ended.stderr) == (1, "the training has failed\n")
     assert (tmp_path / "run" / "locks" / "rank-0-0.lock").read_bytes() == b""
+
+
+THREAD = """
+import pathlib, sys, threading, time
+from shardward.loader import Manifest, Run, ShardLoader
+
+home = pathlib.Path(sys.argv[1])
+manifest, run = Manifest.load(home / "manifest"), Run.open(home / "run")
+
+def train():
+    loader = ShardLoader(manifest, run.plan(), run=run, batch=64, threads=0, reason="trial")
+    steps = sum(1 for _ in map(lambda _: time.sleep(0.05), loader))
+    print(steps == loader.total_steps)
+
+trainer = threading.Thread(target=train)
+trainer.start()
+trainer.join(0.1)
+"""
+
+
+def test_a_thread_that_outlives_the_main_one_trains_to_the_end(make: Make, tmp_path: Path) -> None:
+    make().close()
+    ended = subprocess.run(
+        [sys.executable, "-c", THREAD, str(tmp_path)],
+        capture_output=True,
+        timeout=120.0,
+        text=True,
+        check=False,
+    )
+
+    assert (ended.stdout, ended.stderr) == ("True\n", "")
+    assert (tmp_path / "run" / "locks" / "trial-0-0.lock").read_bytes() == b""
+
+
+HANGING = """
+import pathlib, sys, threading
+from shardward.loader import Manifest, Run, ShardLoader, journal_store
+
+home = pathlib.Path(sys.argv[1])
+manifest, run = Manifest.load(home / "manifest"), Run.open(home / "remote-run")
+loader = ShardLoader(manifest, run.plan(), run=run, batch=4, reason="trial")
+next(loader)
+journal_store.ObjectStore.put_new = lambda *_: threading.Event().wait()
+raise SystemExit("the training has failed")
+"""
+
+
+def test_a_program_that_ends_waits_for_no_publishing(make: Make, tmp_path: Path) -> None:
+    loader = make()
+    Run.create(
+        tmp_path / "remote-run",
+        plan=loader.plan,
+        manifest_path=loader.manifest.path,
+        remote=str(tmp_path / "remote"),
+    )
+    loader.close()
+    ended = subprocess.run(
+        [sys.executable, "-c", HANGING, str(tmp_path)],
+        stderr=subprocess.PIPE,
+        timeout=120.0,
+        text=True,
+        check=False,
+    )
+
+    assert (ended.returncode, ended.stderr) == (1, "the training has failed\n")
