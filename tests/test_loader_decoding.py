@@ -232,9 +232,7 @@ def test_any_ids_decode_as_the_library_decodes_them(tmp_path: Path) -> None:
     )
 
 
-def test_few_tokens_decode_by_the_library(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_tokens_decode_by_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizers = pytest.importorskip("tokenizers")
     pieces = {"▁the": 0, "▁cat": 1, "s": 2, "<s>": 3, "<0xE6>": 4, "<0xBC>": 5, "<0xA2>": 6}
     library = tokenizers.Tokenizer(tokenizers.models.WordLevel(pieces, unk_token="<s>"))

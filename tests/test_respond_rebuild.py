@@ -327,7 +327,9 @@ def test_a_shard_that_changed_since_it_was_indexed_stops_the_rebuild(
     revision = without(corpus, [0])
     shard.write_bytes(shard.read_bytes()[:-1] + b"?")
 
-    with pytest.raises(IntegrityError, match=r"shard s1\.parquet is damaged where documents were to stay"):
+    with pytest.raises(
+        IntegrityError, match=r"shard s1\.parquet is damaged where documents were to stay"
+    ):
         rebuild(corpus, revision, tmp_path / "out")
     assert not (tmp_path / "out" / "rebuild.json").exists()
 
