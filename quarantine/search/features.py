@@ -1,4 +1,4 @@
-"""Features of text columns: 47 numbers and an 8 by 8 class transition matrix per document."""
+"""Features of text columns: 51 numbers and an 8 by 8 class transition matrix per document."""
 
 from __future__ import annotations
 

@@ -50,6 +50,15 @@ def is_code_sign(c: Number, before: Number) -> Number:
 
 
 @kernel
+def in_number(c: Number, before: Number) -> Number:
+    """Return whether a capital may belong to a number before its first digit: A to F, and U.
+
+    A backslash before U, as in source code, makes none.
+    """
+    return c <= 70 or (c == 85 and before != 92)
+
+
+@kernel
 def bounded_as_code(data: UInt8s, start: Number, end: Number, last: Number) -> Number:
     """Return whether a line begins with `#define` or its like, or ends as one of source code."""
     directive = end - start > 2 and data[start] == 35 and data[start + U64(1)] >= 97
@@ -106,11 +115,7 @@ def read_line(
             gap, shown = 0, c
         if kind < 2 or kind == 7:
             marks |= HEXADECIMAL if word == U64(2) and kind == 1 and c <= 70 else 0
-            hexadecimal = (
-                (hexadecimal or word == U64(0))
-                and kind == 1
-                and (c <= 70 or (c == 85 and before != 92))
-            )
+            hexadecimal = (hexadecimal or word == U64(0)) and kind == 1 and in_number(c, before)
             word, letters_key = max(word, U64(1)), (letters_key ^ U64(c)) * ODD
             capitals += kind == 1
             # What begins with E2 or F0 is a sign or a picture, hardly ever a letter.
