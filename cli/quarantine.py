@@ -267,7 +267,7 @@ def why(*, doc: int, run: Path, manifest: Path | None, as_json: bool) -> None:
                 table(
                     "Why it was found",
                     (*names[:-1], "like"),
-                    [[ground.get(name) or "" for name in names] for ground in grounds],
+                    [[ground.get(name) for name in names] for ground in grounds],
                 )
             )
 

@@ -174,10 +174,15 @@ def decide(
 
 
 def _show_preview(out: Console, preview: Preview) -> None:
-    for title, change in (("comes back", preview.back), ("goes out", preview.out)):
+    changes = [
+        (title, change)
+        for title, change in (("comes back", preview.back), ("goes out", preview.out))
+        if change.difference.added or change.difference.skips_added
+    ]
+    if not changes:
+        out.print("it would change nothing: other decisions stand, see quarantine why")
+    for title, change in changes:
         difference = change.difference
-        if not difference.added and not difference.skips_added:
-            continue
         facts: list[list[object]] = [
             ["documents", change.documents],
             ["tokens", change.tokens],

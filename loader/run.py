@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .cursor import Cursor
-from .errors import MismatchError, NotFound, UsageError
+from .errors import IntegrityError, MismatchError, NotFound, UsageError
 from .files import exclusive_lock
 from .head import Head, append_head, read_heads
 from .journal import JournalWriter
@@ -184,6 +184,7 @@ class Run:
             MismatchError: the cursor is of another plan, or this rank brings something else than
                 the rank that opened the piece.
             SupersededCursor: the head has left the cursor behind and `fork` is False.
+            IntegrityError: the head's log is gone or was cut.
             TopologyError: several processes without a launch token.
         """
         check_cursor(cursor, self.plan_id)
@@ -196,6 +197,7 @@ class Run:
             )
             with released_on_error(slot):
                 if joined is None:
+                    self._check_head_log(pieces)
                     check_load(
                         pieces, self.head(), cursor, reason=reason, revision=revision, fork=fork
                     )
@@ -321,6 +323,20 @@ class Run:
         if piece.reason == "trial" or any(head.piece == piece.piece for head in self.heads()):
             return
         self._append_head(piece.piece, None, piece.revision, piece.reason, piece.cursor)
+
+    def _check_head_log(self, pieces: Sequence[Piece]) -> None:
+        """Refuse a head log that is gone or was cut: it would bring back what it has left behind.
+
+        A piece has its line before anything is recorded in it.
+        """
+        known = {head.piece for head in self.heads()}
+        recorded = {int(path.name[1:7]) for path in self.journals()}
+        for piece in pieces:
+            if piece.reason != "trial" and piece.piece in recorded - known:
+                raise IntegrityError(
+                    f"{self.path / 'head.log'} does not name branch piece {piece.piece}, which has "
+                    "recorded steps; the log is gone or was cut, restore it from a copy"
+                )
 
     def _append_head(
         self, piece: int, step: int | None, revision: int, reason: str, cursor: Mapping[str, Any]

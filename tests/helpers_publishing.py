@@ -2,7 +2,7 @@
 
 Run as `helpers_publishing.py write RUN MANIFEST URL NAME FIRST COUNT` it decides about COUNT
 documents from FIRST on, publishing after each. As `… kill RUN MANIFEST URL SEED COUNT` it forks
-such a writer COUNT times and kills it after a random while.
+such a writer once to the end, and COUNT times to kill it after a random part of what that took.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from shardward.quarantine.respond.revisions import publish_revision
 from shardward.quarantine.respond.scopes import Scope
 from shardward.quarantine.respond.status import Decision
 
-LONGEST = 0.4
+SHORTEST = 0.4
 
 
 def write(run: Path, manifest: Manifest, url: str, name: str, docs: Iterable[int]) -> None:
@@ -39,16 +39,25 @@ def write(run: Path, manifest: Manifest, url: str, name: str, docs: Iterable[int
 
 def kill(run: Path, manifest: Manifest, url: str, seed: int, count: int) -> None:
     chance = random.Random(seed)
-    for number in range(count):
-        child = os.fork()
-        if not child:
-            done = len(DecisionLog(run).entries())
-            docs = [(done + more) % manifest.documents_count for more in range(3)]
-            write(run, manifest, url, f"life {number}", docs)
-            os._exit(0)
-        time.sleep(chance.uniform(0, LONGEST))
+    begun = time.monotonic()
+    os.waitpid(_life(run, manifest, url, 0), 0)
+    longest = max(SHORTEST, time.monotonic() - begun)
+    for number in range(1, count + 1):
+        child = _life(run, manifest, url, number)
+        time.sleep(chance.uniform(0, longest))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+
+
+def _life(run: Path, manifest: Manifest, url: str, number: int) -> int:
+    """Return the pid of a fork that decides about three documents and ends."""
+    child = os.fork()
+    if not child:
+        done = len(DecisionLog(run).entries())
+        docs = [(done + more) % manifest.documents_count for more in range(3)]
+        write(run, manifest, url, f"life {number}", docs)
+        os._exit(0)
+    return child
 
 
 if __name__ == "__main__":

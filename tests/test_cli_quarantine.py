@@ -106,6 +106,31 @@ def test_why_a_document_is_out_is_explained_with_its_whole_trail(desk: Desk) -> 
     assert "is released by decision 2" in desk.type("why", "25").output
 
 
+def test_a_release_that_a_condemnation_outweighs_says_that_nothing_changes(desk: Desk) -> None:
+    desk.json("add", "--doc", "25", "--as", "condemn", "--reason", "toxic", "--yes")
+
+    told = desk.type("release", "--doc", "25", "--reason", "harmless").output
+
+    assert "it would change nothing" in told
+    assert "it would change nothing" not in desk.type("undo", "1", "--reason", "fine").output
+
+
+def test_why_names_what_was_taken_back_and_what_brought_it_back(desk: Desk) -> None:
+    desk.json("add", "--doc", "25", "--reason", "junk", "--yes")
+    desk.json("undo", "1", "--reason", "was fine", "--yes")
+    taken_back = desk.json("why", "25")
+    desk.json("undo", "2", "--reason", "was not", "--yes")
+    desk.json("add", "--doc", "3", "--reason", "another", "--yes")
+    desk.json("undo", "4", "--reason", "another", "--yes")
+
+    brought_back = desk.json("why", "25")
+
+    assert taken_back["state"] == "clear"
+    assert [e["action"] for e in taken_back["trail"]] == ["quarantine", "undo"]
+    assert (brought_back["state"], brought_back["decision"]) == ("quarantined", 1)
+    assert [e["sequence"] for e in brought_back["trail"]] == [1, 2, 3]
+
+
 @pytest.mark.parametrize("how", [(), ("--as", "skip")])
 def test_skipped_positions_are_listed(desk: Desk, how: tuple[str, ...]) -> None:
     desk.json("add", "--positions", "0:40-50", *how, "--reason", "spike", "--yes")

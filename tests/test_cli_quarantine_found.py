@@ -115,6 +115,12 @@ def test_a_bulk_decision_keeps_the_ground_of_each_document_it_names(
         ('{"schema_version": 1, "hits": 3}', "hits is no list"),
         ('{"schema_version": 1, "manifest": "abc", "hits": [{"doc": 3}]}', "is about corpus abc"),
         ("[" * 100_000, "line 1 is no finding"),
+        ('{"doc": 3, "score": 1' + "0" * 400 + "}", "line 1: score is 1000"),
+        ('{"doc": 3, "verdict": "no"}', "verdict is 'no', not true or false"),
+        ('{"doc": 3, "manifest": "abc"}', "line 1 is about corpus abc"),
+        ('{"schema_version": 9, "hits": [{"doc": 3}]}', "schema_version 9, this release reads 1"),
+        ('{"doc": 3, "evidence": ' + "[" * 480 + "]" * 480 + "}", "evidence is nested over 16"),
+        ('{"doc": 3, "spans": ' + "[" * 900 + "]" * 900 + "}", "spans is nested over 16"),
         ('{"doc": 3}', "names 1 document and nothing was confirmed"),
     ],
 )
@@ -157,3 +163,17 @@ def test_evidence_of_plain_words_is_read_too() -> None:
 
     assert ground_of(decision, 3) == {"reason": "binary"}
     assert ground_of(decision, 4) is None
+
+
+def test_the_first_document_and_a_score_of_nothing_are_shown_as_numbers(
+    run: Run, tmp_path: Path
+) -> None:
+    hit = {"doc": 3, "query_doc": 0, "score": 0.0, "reason": "copy", "kind": "copy"}
+    (tmp_path / "f.jsonl").write_text(json.dumps(hit))
+    words = ("--reason", "x", "--expect", "1", "--yes")
+    answer(run, "add", "--from", str(tmp_path / "f.jsonl"), *words)
+
+    row = quarantine(run, "why", "3").stdout.splitlines()[-2]
+
+    cells = [cell.strip() for cell in row.split("│")[1:-1]]
+    assert cells == ["1", "copy", "0", "copy", "0"]

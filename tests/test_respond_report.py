@@ -20,7 +20,7 @@ from shardward.loader.errors import FormatError, MissingExtra
 from shardward.quarantine.respond.curves import curves_json, curves_png
 from shardward.quarantine.respond.filing import write_report
 from shardward.quarantine.respond.incident import Incident, IncidentStore
-from shardward.quarantine.respond.narrative import narrative
+from shardward.quarantine.respond.narrative import _trigger, narrative
 from shardward.quarantine.respond.report import build_report, describe
 from shardward.quarantine.respond.report_html import render_html
 from shardward.quarantine.respond.report_markdown import render_markdown
@@ -111,6 +111,37 @@ def test_hostile_text_is_shown_and_cannot_act(scene: Scene) -> None:
         assert "⟨U+001B⟩" in text
         assert not re.search("[\u202a-\u202e\u2066-\u2069\x00-\x08\x0e-\x1f\x7f-\x9f]", text)
     assert "&lt;script&gt;" in page
+
+
+def test_signal_names_of_a_watch_plan_cannot_act(scene: Scene) -> None:
+    names = ("loss", HOSTILE.replace("\ud800", ""))
+    thresholds = [{"signal": name, "ceiling": 3.0, "level": 2.0} for name in names]
+    result = {"verdict": "clear", "reason": "x", "seen_to": 30, "levels": {}, "strikes": []}
+    report = build_report(scene.incident, scene.run)
+    plan = {"first": 21, "last": 30, "thresholds": thresholds}
+    report["watch"] = {"plan": plan, "result": result}
+
+    markdown = render_markdown(report)
+
+    assert "A non-loss signal" in markdown
+    assert not re.search(r"(?<!\\)<(script|img)", markdown)
+    assert "\u202e" not in markdown
+    assert "@admin" not in markdown
+
+
+def test_the_trigger_names_the_shard_with_most_of_the_tokens(scene: Scene) -> None:
+    report = build_report(scene.incident, scene.run)
+    report["window"] = {"shards": {"a.parquet": 0.375, "b.parquet": 0.5, "c.parquet": 0.125}}
+
+    assert "50% of the window's tokens came from shard b.parquet" in _trigger(report)
+
+
+def test_the_reason_why_a_person_went_on_stands_in_both_documents(scene: Scene) -> None:
+    report = build_report(scene.incident, scene.run)
+    report["confirm"] = {"verdict": "insufficient", "accepted": "seen by hand", "items": []}
+
+    for text in (render_markdown(report), render_html(report)):
+        assert "Accepted by hand: seen by hand." in text
 
 
 @given(st.text())

@@ -75,6 +75,24 @@ def test_the_rewind_moves_the_head_and_the_poisoned_latest_is_refused(scene: Sce
         start_piece(scene.run, "requeued", cursor=latest)
 
 
+@pytest.mark.parametrize("lines", [0, 1])
+def test_a_head_log_that_is_gone_or_cut_brings_no_poisoned_checkpoint_back(
+    scene: Scene, lines: int
+) -> None:
+    scene.go(scene.open(), "resume")
+    orders = resume(scene.run)
+    assert orders is not None
+    assert start_piece(scene.run, "resumed", cursor=orders.cursor) == 2
+    latest = Cursor.from_json(checkpoint(scene.run, 20).cursor)
+    for piece in scene.run.pieces():
+        scene.run.journal_writer(piece).close()
+    log = scene.run.path / "head.log"
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:lines]))
+
+    with pytest.raises(IntegrityError, match=r"head\.log does not name branch piece"):
+        start_piece(scene.run, "requeued", cursor=latest)
+
+
 def test_a_start_between_rewind_and_resume_is_refused(scene: Scene) -> None:
     incident = scene.open()
     scene.go(incident, "rewind")
@@ -110,7 +128,9 @@ def test_L13_a_requeued_job_gets_the_same_answer_and_no_second_skip(scene: Scene
     first, second = resume(scene.run, launch="a"), resume(scene.run, launch="b")
 
     assert first == second
+    marker = next((scene.run.path / "resumes").glob("*.taken"))
     assert len(list((scene.run.path / "resumes").glob("*.taken"))) == 1
+    assert json.loads(marker.read_text())["launch"] == "a"
 
 
 def test_a_resume_without_orders_is_none(scene: Scene) -> None:

@@ -25,6 +25,10 @@ DOCUMENTS = "documents"
 """Key of a decision's evidence: from ordinals, as text, to grounds."""
 MOST_REASONS = 4
 REASON_CHARACTERS = 400
+SCHEMA_VERSION = 1
+"""Version of what scan and similar print."""
+MOST_NESTED = 16
+MOST_QUOTED = 60
 Json = dict[str, Any]
 _KEPT = ("score", "detector", "version", "family", "kind", "query_doc", "loss", "spans", "evidence")
 
@@ -41,7 +45,7 @@ def read_findings(path: Path, manifest: Manifest) -> list[Json]:
     """
     raw = path.read_bytes()
     whole = _printed(raw, path, manifest)
-    found = list(_lines(raw, path) if whole is None else whole)
+    found = list(_lines(raw, path, manifest) if whole is None else whole)
     check_documents(manifest, np.array([each["doc"] for each in found], np.int64))
     return found
 
@@ -100,25 +104,25 @@ def _printed(raw: bytes, path: Path, manifest: Manifest) -> list[Json] | None:
         return None
     if not isinstance(value, dict) or "schema_version" not in value:
         return None
-    about = value.get("manifest", manifest.fingerprint)
-    if about != manifest.fingerprint:
-        raise MismatchError(
-            f"{path} is about corpus {str(about)[:12]}, this one is {manifest.fingerprint[:12]}, "
-            "where the same numbers are other documents; search this corpus"
+    if value["schema_version"] != SCHEMA_VERSION:
+        raise FormatError(
+            f"{path} has schema_version {_short(value['schema_version'])}, this release reads "
+            f"{SCHEMA_VERSION}; print it anew with --json"
         )
+    _check_corpus(value, manifest, str(path))
     found = []
     for name in ("findings", "suspects", "hits"):
         rows = value.get(name, [])
         if not isinstance(rows, list):
             raise FormatError(f"{path}: {name} is no list; print it anew with --json")
         for number, row in enumerate(rows, 1):
-            finding = _checked(row, f"{path}: {name} {number}")
+            finding = _checked(row, manifest, f"{path}: {name} {number}")
             hit = {"detector": finding.get("kind"), "verdict": True} if name == "hits" else {}
             found.append(hit | finding)
     return found
 
 
-def _lines(raw: bytes, path: Path) -> Iterator[Json]:
+def _lines(raw: bytes, path: Path, manifest: Manifest) -> Iterator[Json]:
     for number, line in enumerate(raw.split(b"\n"), 1):
         if not line.strip():
             continue
@@ -127,19 +131,66 @@ def _lines(raw: bytes, path: Path) -> Iterator[Json]:
             finding = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise FormatError(f"{where} is no finding ({error})") from error
-        yield _checked(finding, where)
+        yield _checked(finding, manifest, where)
 
 
-def _checked(finding: object, where: str) -> Json:
+def _checked(finding: object, manifest: Manifest, where: str) -> Json:
     """Return a finding with an ordinal, a finite score and reasons in words, or refuse it."""
     if not isinstance(finding, dict) or "doc" not in finding:
         raise FormatError(f"{where} is no finding: give an object with doc, score and reason")
+    _check_corpus(finding, manifest, where)
     doc, score = finding["doc"], finding.get("score", 0.0)
     if isinstance(doc, bool) or not isinstance(doc, int) or not 0 <= doc < 1 << 63:
-        raise FormatError(f"{where}: doc is {doc!r}, no ordinal")
-    if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
-        raise FormatError(f"{where}: score is {score!r}, no number")
+        raise FormatError(f"{where}: doc is {_short(doc)}, no ordinal")
+    if not _is_number(score):
+        raise FormatError(f"{where}: score is {_short(score)}, no number")
+    if not isinstance(finding.get("verdict"), bool | None):
+        raise FormatError(f"{where}: verdict is {_short(finding['verdict'])}, not true or false")
     reasons = finding.get("reasons", [])
     if not isinstance(finding.get("reason", ""), str) or not isinstance(reasons, list):
         raise FormatError(f"{where}: the reason is no text")
+    for name in _KEPT:
+        _check_kept(finding.get(name), f"{where}: {name}")
     return finding
+
+
+def _check_corpus(value: Json, manifest: Manifest, where: str) -> None:
+    about = value.get("manifest", manifest.fingerprint)
+    if about != manifest.fingerprint:
+        raise MismatchError(
+            f"{where} is about corpus {str(about)[:12]}, this one is {manifest.fingerprint[:12]}, "
+            "where the same numbers are other documents; search this corpus"
+        )
+
+
+def _is_number(score: object) -> bool:
+    if isinstance(score, bool) or not isinstance(score, int | float):
+        return False
+    try:
+        return math.isfinite(score)
+    except OverflowError:  # an integer that no float holds
+        return False
+
+
+def _check_kept(value: object, where: str) -> None:
+    """Refuse what is nested too deep to be read back; it would stay in the log for ever."""
+    level = [value]
+    for _ in range(MOST_NESTED):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return
+    raise FormatError(f"{where} is nested over {MOST_NESTED} deep; leave it out")
+
+
+def _short(value: object) -> str:
+    """Return `value` in a few characters; an integer may have too many digits to be printed."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):
+        return f"a {type(value).__name__} too large to show"
+    return text if len(text) <= MOST_QUOTED else f"{text[:MOST_QUOTED]}…"

@@ -71,7 +71,9 @@ def _summary(report: Report) -> str:
 def _trigger(report: Report) -> str:
     detection, window = report["detection"], report["window"]
     text = f"The {detection['kind']} began at step {detection['onset']}."
-    top = next(iter(window["shards"].items()), None) if window else None
+    # Evidence is stored with its keys in order of name, so the first is not the largest.
+    shares = window["shards"].items() if window else ()
+    top = max(shares, key=lambda each: each[1], default=None)
     if top:
         text += f" {top[1]:.0%} of the window's tokens came from shard {top[0]}."
     if report["causes"]:

@@ -94,7 +94,8 @@ def _detection(report: Mapping[str, Any]) -> str:
     if not confirm:
         return text
     rows = ((i.get("signal"), i.get("agrees"), i.get("note")) for i in confirm["items"])
-    verdict = markdown_text(f"Verdict: {confirm['verdict']}.")
+    accepted = f" Accepted by hand: {confirm['accepted']}." if confirm["accepted"] else ""
+    verdict = markdown_text(f"Verdict: {confirm['verdict']}.{accepted}", 1000)
     return f"{text} {verdict}\n\n" + table(("signal", "agrees", "note"), rows)
 
 
@@ -195,7 +196,8 @@ def _watch(watch: Mapping[str, Any] | None) -> str:
         ("step", "signal", "value"),
         ((s["step"], s["signal"], s["value"]) for s in result["strikes"]),
     )
-    return "\n\n".join(part for part in (said, bounds, witness(plan), strikes) if part)
+    beside = markdown_text(witness(plan), 1000)
+    return "\n\n".join(part for part in (said, bounds, beside, strikes) if part)
 
 
 def _proof(proof: Mapping[str, Any] | None) -> str:

@@ -96,12 +96,25 @@ def live_entries(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def status_of(entries: Sequence[Entry], facts: DocumentFacts) -> Status:
-    """Return the status of one document, with every entry that ever spoke about it."""
-    trail = [e for e in entries if _speaks_of_documents(e) and e.decision.scope.covers(facts)]
+    """Return the status of one document, with every entry that ever spoke about it.
+
+    What took such an entry back, or brought it back, spoke about the document as well.
+    """
+    spoken = [e for e in entries if _speaks_of_documents(e) and e.decision.scope.covers(facts)]
+    trail = _with_undos(entries, spoken)
     live = {e.sequence for e in live_entries(entries)}
-    decisive = max((e for e in trail if e.sequence in live), key=_rank, default=None)
+    decisive = max((e for e in spoken if e.sequence in live), key=_rank, default=None)
     state = STATES[decisive.decision.action] if decisive else "clear"
     return Status(state=state, entry=decisive, trail=tuple(trail))
+
+
+def _with_undos(entries: Sequence[Entry], spoken: Sequence[Entry]) -> list[Entry]:
+    """Return `spoken` and, in their places, the undos of them and of their undos."""
+    numbers = {entry.sequence for entry in spoken}
+    for entry in entries:  # an undo names an earlier decision
+        if entry.decision.action == "undo" and int(entry.decision.scope.value) in numbers:
+            numbers.add(entry.sequence)
+    return [entry for entry in entries if entry.sequence in numbers]
 
 
 def excluded_documents(entries: Sequence[Entry], resolve: Resolver) -> Documents:
