@@ -2,18 +2,22 @@
 
 Each line of `head.log` is one JSON object that holds the SHA-256 of the line before it. A line
 without its newline was never acknowledged (the process died in the write) and does not count.
+
+`head.last` beside it is a copy of the newest line, written after it: a log that does not reach that
+line was cut, and would bring back what a rewind has left behind.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from .errors import FormatError, IntegrityError
-from .files import exclusive_lock, sync_directory
+from .files import exclusive_lock, sync_directory, write_atomic
 from .formats import Json, canonical_json, check_format, parse_json, sha256_hex
 
 FORMAT = "shardward.head"
@@ -61,14 +65,25 @@ def read_heads(path: Path) -> tuple[Head, ...]:
     """Return all entries of the log at `path`, oldest first; none if it does not exist.
 
     Raises:
-        IntegrityError: the chain is broken; the message names the line.
+        IntegrityError: the chain is broken or was cut; the message names the line.
         FormatError: a line is malformed or of an unknown version.
     """
-    if not path.exists():
-        return ()
+    copy = _copy_of_last(path)
+    last = copy.read_bytes() if copy.exists() else b""  # before the log, which only grows
+    data = path.read_bytes() if path.exists() else b""
+    lines = data.split(b"\n")[:-1]
+    heads = _chained(path, lines)
+    if last and last[:-1] not in lines:
+        lacks = Head.from_json(parse_json(last, where=str(copy)), where=str(copy))
+        follows = data.endswith(b"\n") and lacks.previous == sha256_hex(lines[-1])
+        raise _cut(path, len(heads), lacks, follows=follows)
+    return heads
+
+
+def _chained(path: Path, lines: Sequence[bytes]) -> tuple[Head, ...]:
     heads: list[Head] = []
     previous = GENESIS
-    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
+    for number, line in enumerate(lines, start=1):
         where = f"{path} line {number}"
         head = Head.from_json(parse_json(line, where=where), where=where)
         if (head.sequence, head.previous) != (number, previous):
@@ -80,6 +95,22 @@ def read_heads(path: Path) -> tuple[Head, ...]:
         previous = sha256_hex(line)
         heads.append(head)
     return tuple(heads)
+
+
+def _copy_of_last(path: Path) -> Path:
+    return path.with_suffix(".last")
+
+
+def _cut(path: Path, entries: int, lacks: Head, *, follows: bool) -> IntegrityError:
+    """Return the error of a log of `entries` entries without one that was written to it."""
+    copy = _copy_of_last(path)
+    where = "" if lacks.step is None else f" to step {lacks.step}"
+    again = f": cat {shlex.quote(str(copy))} >> {shlex.quote(str(path))}"
+    return IntegrityError(
+        f"{path} has {entries} entries and lacks entry {lacks.sequence}, {lacks.reason!r}{where}: "
+        "it was cut or replaced, and what that entry left behind could be loaded again; restore "
+        "the log from a copy" + (f", or write the entry again{again}" if follows else "")
+    )
 
 
 def append_head(
@@ -95,7 +126,7 @@ def append_head(
     """Append an entry under the log's lock, make it durable and return it.
 
     Raises:
-        IntegrityError: the log's chain is broken.
+        IntegrityError: the log's chain is broken, or the log was cut.
     """
     with exclusive_lock(path.with_suffix(".lock")):
         data = path.read_bytes() if path.exists() else b""
@@ -112,7 +143,9 @@ def append_head(
             previous=previous,
             time=time,
         )
-        _append_line(path, len(whole), canonical_json(head.to_json()) + b"\n")
+        line = canonical_json(head.to_json()) + b"\n"
+        _append_line(path, len(whole), line)
+        write_atomic(_copy_of_last(path), line)
     return head
 
 

@@ -16,6 +16,7 @@ from jsonschema import Draft202012Validator
 
 from shardward.loader.cursor import Cursor
 from shardward.loader.errors import IncidentError, IntegrityError, NotFound, SupersededCursor
+from shardward.loader.run import Run
 from shardward.quarantine.respond import response
 from shardward.quarantine.respond.filing import file
 from shardward.quarantine.respond.incident import IncidentStore
@@ -86,11 +87,47 @@ def test_a_head_log_that_is_gone_or_cut_brings_no_poisoned_checkpoint_back(
     latest = Cursor.from_json(checkpoint(scene.run, 20).cursor)
     for piece in scene.run.pieces():
         scene.run.journal_writer(piece).close()
-    log = scene.run.path / "head.log"
-    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:lines]))
+    cut(scene.run, lines)
+    with pytest.raises(IntegrityError, match=r"head\.log has . entries and lacks entry 4"):
+        start_piece(scene.run, "requeued", cursor=latest)
+    (scene.run.path / "head.last").unlink()  # as in a run of an earlier release
 
     with pytest.raises(IntegrityError, match=r"head\.log does not name branch piece"):
         start_piece(scene.run, "requeued", cursor=latest)
+
+
+def cut(run: Run, lines: int) -> bytes:
+    """Leave the first lines of the head's log; return all of it."""
+    log = run.path / "head.log"
+    whole = log.read_bytes()
+    log.write_bytes(b"".join(whole.splitlines(keepends=True)[:lines]))
+    return whole
+
+
+@pytest.mark.parametrize(("to", "lines"), [("rewind", 1), ("resume", 1), ("resume", 2)])
+def test_a_head_log_without_its_newest_rewind_loads_nothing_and_can_be_mended(
+    scene: Scene, to: str, lines: int
+) -> None:
+    scene.go(scene.open(), to)
+    latest = Cursor.from_json(checkpoint(scene.run, 20).cursor)
+    healthy = Cursor.from_json(checkpoint(scene.run, 15).cursor)
+    whole = cut(scene.run, lines)
+
+    for cursor in (latest, healthy):
+        with pytest.raises(IntegrityError, match="'rewind INC-0001' to step 15"):
+            start_piece(scene.run, "requeued", cursor=cursor)
+    if to == "resume":
+        with pytest.raises(IntegrityError, match="was cut or replaced"):
+            resume(scene.run)
+    with pytest.raises(IntegrityError) as told:
+        scene.run.head()
+    remedy = str(told.value).rpartition("again: ")[2]
+    assert remedy.startswith("cat ") == (lines + 1 == whole.count(b"\n"))
+    if remedy.startswith("cat "):
+        subprocess.run(["sh", "-c", remedy], check=True)
+        assert (scene.run.path / "head.log").read_bytes() == whole
+        with pytest.raises(SupersededCursor):
+            start_piece(scene.run, "requeued", cursor=latest)
 
 
 def test_a_start_between_rewind_and_resume_is_refused(scene: Scene) -> None:
