@@ -141,8 +141,15 @@ def compare(*, run: Path, other: Path, as_json: bool, **options: Any) -> None:
     """
     log, events = _events(run, options)
     other_log, other_events = _events(other, options)
-    least = _config(options, len(other_log.series["loss"])).least_points
-    found = compare_runs(log.series, other_log.series, events, other_events, least_before=least)
+    scale = _config(options, len(other_log.series["loss"]))
+    found = compare_runs(
+        log.series,
+        other_log.series,
+        events,
+        other_events,
+        least_before=scale.least_points,
+        warmup=scale.warmup_steps,
+    )
     payload = {"run": str(run), "other": str(other), **found.to_json()}
     emit(as_json, payload, lambda console: _render_comparison(console, found))
 

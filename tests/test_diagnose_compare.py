@@ -8,6 +8,7 @@ from helpers_diagnose import curve, series_of, spiked, watch
 
 from shardward.quarantine.diagnose.chart import html_chart, text_chart
 from shardward.quarantine.diagnose.compare import Comparison, compare
+from shardward.quarantine.diagnose.config import MonitorConfig
 from shardward.quarantine.diagnose.evidence import Twin
 from shardward.quarantine.diagnose.fragility import far_share, fragility
 from shardward.quarantine.diagnose.series import Series
@@ -135,3 +136,19 @@ def test_charts_of_odd_logs_are_drawn(values: list[float]) -> None:
 
     assert text_chart(loss, [])
     assert html_chart("odd", loss, [])
+
+
+def test_a_twin_in_its_warm_up_says_nothing() -> None:
+    loss = spiked(curve(1200), 220, [1.0, 0.9, 0.8, 0.7])
+    ours, theirs = series_of({"loss": loss[:400]}), series_of({"loss": loss})
+    short, long = MonitorConfig.for_short_run(400), MonitorConfig.for_short_run(1200)
+    found = compare(
+        ours,
+        theirs,
+        watch(loss[:400], config=short),
+        watch(loss, config=long),
+        least_before=long.least_points,
+        warmup=long.warmup_steps,
+    )
+
+    assert (found.coinciding, found.alone, len(found.unclear)) == ((), (), 1)

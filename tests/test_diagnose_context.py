@@ -276,3 +276,49 @@ def test_a_watched_signal_that_is_no_number_has_not_jumped(name: str) -> None:
         monitor.update(step, loss=value, **{name: 32.0 if step % 10 == 0 else math.nan})
 
     assert monitor.events == []
+
+
+@pytest.mark.parametrize(
+    ("signal", "before", "after"), [("lr", 1e-4, 3e-4), ("batch_size", 256.0, 512.0)]
+)
+def test_an_announced_change_that_the_log_shows_too_stays_announced(
+    signal: str, before: float, after: float
+) -> None:
+    monitor = Monitor()
+    loss = curve(2000)
+    loss[1000:] += 0.6
+    for step, value in enumerate(loss.tolist(), start=1):
+        if step == 1001:
+            monitor.announce(signal)
+        monitor.update(step, loss=value, **{signal: before if step <= 1000 else after})
+
+    assert monitor.pages == []
+
+
+def test_a_batch_that_differs_from_step_to_step_is_no_context_change() -> None:
+    monitor = Monitor()
+    sizes = np.random.default_rng(0).choice([512.0, 1024.0, 2048.0], 2000)
+    for step, (value, size) in enumerate(zip(curve(2000).tolist(), sizes, strict=True), start=1):
+        monitor.update(step, loss=value, seq_len=float(size), batch_size=500.0 + step % 7)
+
+    assert monitor.events == []
+
+
+def test_a_change_announced_where_batches_differ_settles() -> None:
+    monitor = Monitor()
+    loss = spiked(curve(2000), 1500, [1.0, 0.9, 0.8, 0.7])
+    loss[1000:] += 0.6
+    for step, value in enumerate(loss.tolist(), start=1):
+        if step == 1001:
+            monitor.announce("mixture")
+        monitor.update(step, loss=value, batch_size=500.0 + step % 7)
+
+    assert [event.onset for event in monitor.pages] == [1500]
+
+
+def test_a_change_may_be_announced_without_a_word() -> None:
+    monitor = Monitor()
+    monitor.announce("  ")
+    monitor.update(1, loss=2.0)
+
+    assert [event.note for event in monitor.events] == ["a change"]

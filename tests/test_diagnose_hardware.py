@@ -336,3 +336,14 @@ def test_events_of_nodes_are_weighed_by_their_name(name: str, best: str) -> None
 
     assert sign.what.endswith("on n7")
     assert attribute(Evidence(event=an_event(), hardware=(sign,)))[0].name == best
+
+
+def test_no_thread_left_stops_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    watch = HardwareWatch(dict)
+
+    assert watch.signs(1) == []
+    assert "can't start new thread" in str(watch.unavailable)

@@ -279,3 +279,13 @@ def test_a_slow_divergence_begins_where_a_flat_curve_is_left(seed: int) -> None:
 
     assert climbs
     assert all(2900 <= (event.drift_since or 0) <= 3000 for event in climbs)
+
+
+@pytest.mark.parametrize("height", [12, 20])
+def test_a_rise_over_a_hundred_steps_that_falls_again_pages(height: int) -> None:
+    loss = curve(4000)
+    loss[2999:3199] += 0.02 * height * (1 - np.abs(np.linspace(-1, 1, 200)))
+
+    (page,) = pages(watch(loss))
+    assert 2960 <= page.onset < 3060
+    assert page.detected < 3150

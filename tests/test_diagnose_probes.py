@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import torch
 from helpers_probes import Block, Model, trained
 from torch import Tensor, nn
+from torch.nn import functional
 
 from shardward.quarantine.diagnose.attention import largest_logit
 from shardward.quarantine.diagnose.probes import Probes, find_layers
@@ -254,3 +256,66 @@ def test_an_exception_in_a_step_ends_the_sampling(model: Model, probes: Probes) 
     assert not probes.sampling
     trained(model, probes, 3)
     assert probes.values() == {}
+
+
+class Odd(nn.Module):
+    def __init__(self, attend: Callable[[torch.Tensor], object]) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([nn.Linear(8, 8)])
+        self.attend = attend
+
+    def forward(self, x: torch.Tensor) -> object:
+        return self.attend(self.blocks[0](x))
+
+
+def attended(q: torch.Tensor) -> torch.Tensor:
+    return functional.scaled_dot_product_attention(q, q, q)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize(
+    "attend",
+    [lambda x: attended(x[0, 0]), lambda x: attended(x[:0]), lambda x: attended(ragged(x))],
+    ids=["two dimensions", "an empty batch", "ragged"],
+)
+def test_attention_that_cannot_be_measured_stops_no_training(
+    attend: Callable[[torch.Tensor], object],
+) -> None:
+    model = Odd(attend)
+    probes = Probes(model, every=1)
+    with probes.step(1):
+        model(torch.randn(2, 4, 6, 8))
+
+    assert "attention_logit" in probes.unavailable
+    assert "activation/blocks.0" in probes.values()
+
+
+def ragged(x: torch.Tensor) -> torch.Tensor:
+    values, ends = x.transpose(1, 2).flatten(0, 1), torch.tensor([0, 4, 12])
+    whole: torch.Tensor = torch.nested.nested_tensor_from_jagged(values, ends)
+    return whole.transpose(1, 2)
+
+
+def test_sparse_gradients_stop_no_training() -> None:
+    model = nn.Sequential(nn.Embedding(9, 8, sparse=True))
+    probes = Probes(model, torch.optim.SparseAdam(model.parameters()), every=1)
+    with probes.step(1):
+        model(torch.tensor([1, 2])).sum().backward()
+        probes.gradients()
+
+    assert "grad_norm" in probes.unavailable
+
+
+@pytest.mark.parametrize("wrapper", ["module", "_orig_mod"])
+def test_the_output_layer_is_found_in_a_wrapper(wrapper: str, model: Model) -> None:
+    whole = nn.Module()
+    whole.add_module(wrapper, model)
+
+    assert set(find_layers(whole)) == {f"{wrapper}.{name}" for name in find_layers(model)}
+
+
+def test_an_embedding_that_was_given_a_class_of_its_own_is_found() -> None:
+    model = nn.ModuleDict({"embed": nn.Embedding(9, 8)})
+    model["embed"].__class__ = type("FSDPEmbedding", (nn.Embedding,), {})
+
+    assert set(find_layers(model)) == {"embed"}

@@ -86,10 +86,13 @@ def _causal(logits: Tensor, rows: list[int], part: slice) -> Tensor:
     return logits.masked_fill(columns > places, -math.inf)
 
 
-def intercept(report: Callable[[Tensor], None]) -> AbstractContextManager[Any]:
+def intercept(
+    report: Callable[[Tensor], None], failed: Callable[[Exception], None]
+) -> AbstractContextManager[Any]:
     """Return a context in which each call of `scaled_dot_product_attention` is measured.
 
-    `report` is given the largest logit of each call.
+    `report` is given the largest logit of each call, `failed` the error where one cannot be
+    measured (ragged or empty inputs): the call itself goes on.
     """
     overrides = import_module("torch.overrides")
     attention = import_module("torch.nn.functional").scaled_dot_product_attention
@@ -97,7 +100,12 @@ def intercept(report: Callable[[Tensor], None]) -> AbstractContextManager[Any]:
     def look(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
         if func is attention:
-            report(_of_call(*args, **given))
+            try:
+                top = _of_call(*args, **given)
+            except Exception as error:  # whatever torch raises, the call itself goes on
+                failed(error)
+            else:
+                report(top)
         return func(*args, **given)
 
     mode = type("AttentionMode", (overrides.TorchFunctionMode,), {"__torch_function__": look})

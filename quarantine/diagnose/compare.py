@@ -73,10 +73,12 @@ def compare(
     second_events: Sequence[Event],
     *,
     least_before: int = LEAST_COMMON,
+    warmup: int = 0,
 ) -> Comparison:
     """Return what two runs have in common, judged by their losses and their events.
 
-    `least_before` is how many points the second's monitor needs before it judges.
+    `least_before` is how many points the second's monitor needs before it judges, and `warmup` the
+    last step that it does not judge.
     """
     steps, ours, theirs = _common(first["loss"], second["loss"])
     correlation = _correlation(ours, theirs)
@@ -90,7 +92,9 @@ def compare(
             for other in second_events
             if other.page
         )
-        shows = _could_show(event, first["loss"], second["loss"], least_before)
+        shows = event.onset > warmup and _could_show(
+            event, first["loss"], second["loss"], least_before
+        )
         found["coinciding" if both else "alone" if shows else "unclear"].append(event.onset)
     return Comparison(
         common_points=len(steps),

@@ -11,8 +11,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-WATCHED = ("lr", "batch_size", "seq_len", "accumulation")
+RATE = "lr"
+WATCHED = (RATE, "batch_size", "seq_len", "accumulation")
 RATE_JUMP = 1.5
+# So many values alike come before a jump of a batch or a length: one that differs from step to
+# step, as where batches are filled by tokens, is no context.
+STOOD = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +59,19 @@ class Context:
 
     def __init__(self) -> None:
         self._last: dict[str, float] = {}
+        self._stood: dict[str, int] = {}
         self._jumps: dict[str, Jump] = {}
         self.announced: str | None = None
         self.settling: Settling | None = None
+
+    def begins(self, step: int, signal: str, *, announced: bool) -> None:
+        """Say that a change begins to settle at `step`.
+
+        What the log shows of an announced change, or besides it, leaves it announced, and its
+        end where it is: values that go on changing would mute the run for ever.
+        """
+        if announced or self.settling is None or not self.settling.announced:
+            self.settling = Settling(step=step, signal=signal, announced=announced)
 
     def changed(self, step: int, values: Mapping[str, float]) -> Jump | None:
         """Return the first watched signal that is now known to have jumped."""
@@ -69,9 +83,16 @@ class Context:
             jump = self._jumps.pop(name, None)
             before = self._last.get(name)
             self._last[name] = value
-            if jump is not None and _jumped(name, jump.before, value):
+            stood = self._stood.get(name, 0)
+            self._stood[name] = min(stood + 1, STOOD) if value == before else 1
+            if jump is not None and _stays(jump, value):
                 found = found or jump
-            elif jump is None and before is not None and _jumped(name, before, value):
+            elif (
+                jump is None
+                and before is not None
+                and _jumped(name, before, value)
+                and (name == RATE or stood >= STOOD)
+            ):
                 self._jumps[name] = Jump(step=step, name=name, before=before, value=value)
         return found
 
@@ -80,6 +101,7 @@ class Context:
         settling = self.settling
         return {
             "last": dict(self._last),
+            "stood": dict(self._stood),
             "jumps": [asdict(jump) for jump in self._jumps.values()],
             "announced": self.announced,
             "settling": None
@@ -95,6 +117,8 @@ class Context:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take `state_dict` back."""
         self._last = dict(state["last"])
+        # A state of before this was kept is taken to have stood for long.
+        self._stood = dict(state.get("stood", dict.fromkeys(self._last, STOOD)))
         self._jumps = {each["name"]: Jump(**each) for each in state["jumps"]}
         self.announced = state["announced"]
         self.settling = None
@@ -104,8 +128,13 @@ class Context:
 
 
 def _jumped(name: str, before: float, value: float) -> bool:
-    if name != "lr":
+    if name != RATE:
         return value != before
     if before <= 0 or value <= 0:
         return False
     return not 1 / RATE_JUMP < value / before < RATE_JUMP
+
+
+def _stays(jump: Jump, value: float) -> bool:
+    """Whether the value after a jump confirms it: a rate may glide on, a size stays."""
+    return _jumped(jump.name, jump.before, value) if jump.name == RATE else value == jump.value

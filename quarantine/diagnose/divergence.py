@@ -12,6 +12,8 @@ from .config import MonitorConfig
 NOISE_MARGIN = 1.5
 WANDERS = 6.0
 REARM = 0.3
+# A level so many margins over the best is no slow climb any more, and is not waited for.
+FAR = 3.0
 # A median of 32 points hardly moves in four.
 EVERY = 4
 # Points by which the median of 32 lags behind a jump.
@@ -43,7 +45,7 @@ class ClimbRule:
         self._best = float("inf")
         self._near_step = 0
         self._seen = 0
-        self._above = 0
+        self._above = self._far = 0
         self._above_since: int | None = None
         self._armed = True
 
@@ -57,6 +59,11 @@ class ClimbRule:
         self._last.clear()
         self._level = None
         self._best, self._above, self._above_since, self._armed = float("inf"), 0, None, True
+        self._far = 0
+
+    def followed(self) -> None:
+        """Say that a spike is open: how far the level stands is known, and told at its end."""
+        self._far = 0
 
     def update(self, step: int, loss: float, correlation: float = 0.0) -> Climb | None:
         """Return the climb that this observation completes.
@@ -77,17 +84,17 @@ class ClimbRule:
             # On a flat curve the best is any of many steps: the climb begins where it is left.
             self._armed, self._near_step = True, step
         if level <= self._best + margin:
-            self._above, self._above_since = 0, None
+            self._above, self._far, self._above_since = 0, 0, None
             return None
+        self._far = self._far + EVERY if level > self._best + FAR * margin else 0
         return self._count(step, level, noise)
 
     def _count(self, step: int, level: float, noise: float) -> Climb | None:
         self._above += EVERY
         since = self._above_since = self._above_since or step
-        long_enough = (
-            self._above >= self.config.divergence_points
-            and step - since >= self.config.divergence_steps
-        )
+        points = self.config.divergence_points
+        lasting = self._above >= points and step - since >= self.config.divergence_steps
+        long_enough = lasting or self._far >= points
         if not (self._armed and long_enough):
             return None
         self._armed = False
@@ -101,6 +108,7 @@ class ClimbRule:
             "near_step": self._near_step,
             "seen": self._seen,
             "above": self._above,
+            "far": self._far,
             "above_since": self._above_since,
             "armed": self._armed,
             "level": self._level,
@@ -114,6 +122,7 @@ class ClimbRule:
         self._seen = state["seen"]
         self._above_since, self._armed = state["above_since"], state["armed"]
         self._level = state["level"]
+        self._far = state.get("far", 0)
 
 
 def _median(values: Iterable[float]) -> float:

@@ -173,8 +173,9 @@ class HardwareWatch:
         if self._reading is not None and self._reading.is_open:
             self.unavailable = "the source of counters is still at its last answer"
             return None
-        self._reading = _Reading(self._asked)
         try:
+            # Where no thread can be started, there is no answer either.
+            self._reading = _Reading(self._asked)
             found = self._reading.answer(self._timeout)
             return {key: float(value) for key, value in found.items() if key[0] in COUNTERS}
         # Whatever a driver raises or returns, the training goes on.

@@ -75,7 +75,7 @@ class Monitor:
         What follows is not paged for while it settles (unless the loss is not finite), and is
         judged from where it has settled.
         """
-        self._context.announced = what
+        self._context.announced = what.strip() or "a change"
 
     def update(
         self,
@@ -136,10 +136,7 @@ class Monitor:
             events += self._kept(self._left_behind(self._last_step, step))
         self._last_step = step
         if announced or what:
-            planned = announced is not None
-            self._context.settling = Settling(
-                step=step, signal=announced or what, announced=planned
-            )
+            self._context.begins(step, announced or what, announced=announced is not None)
             events += self._kept([self._records.change(since, step, announced or what)])
         if extras:
             events += self._kept(self._trouble.scale(step, extras))
@@ -219,7 +216,10 @@ class Monitor:
 
     def _slow(self, step: int, loss: float) -> list[Event]:
         climb = self._climb.update(step, loss, self._rule.yardstick.memory.correlation)
-        if climb is None or self._rule.recovery is not None or self._diverged is not None:
+        if self._rule.recovery is not None:
+            self._climb.followed()
+            return []
+        if climb is None or self._diverged is not None:
             return []
         reach = LAG * self._rule.spacing()
         climbed = self._records.climbed(step, loss, climb, reach)

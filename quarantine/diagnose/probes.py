@@ -11,11 +11,13 @@
 
 On a step that is not sampled nothing is measured, nothing is copied and no device is waited
 for. On a sampled one all figures are brought to the host in one transfer, in `values`.
+What cannot be measured (a ragged batch, sparse gradients) is said in `unavailable`: no probe stops
+a training.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +31,8 @@ TINY = 1e-12
 ATTENTION, WHOLE = "attention_logit/", "attention_logit/model"
 # Rows whose mean second moment is below this share of the median are rarely seen.
 RARE = 0.01
+# The names under which DDP and torch.compile hold the model that they wrap.
+WRAPPERS = ("module", "_orig_mod")
 
 
 class Probes:
@@ -52,7 +56,7 @@ class Probes:
         self._sampling = False
         self._inside: list[str] = []
         # One for all steps: a compiled model would be compiled anew for each other one.
-        self._intercepted = intercept(self._attended)
+        self._intercepted = intercept(self._attended, self._failed("attention_logit"))
         for name, layer in self._layers.items():
             layer.register_forward_pre_hook(self._enter(name))
             layer.register_forward_hook(self._leave(name))
@@ -72,13 +76,16 @@ class Probes:
             return
         with ExitStack() as stack:
             stack.enter_context(self._intercepted)
-            before = self._weights()
+            before = self._guarded("update_ratio", self._weights)
             try:
                 yield
-                self._updates(before)
+                if before is not None:
+                    self._guarded("update_ratio", self._updates, before)
             finally:
                 self._sampling = False
-        if not any(name.startswith("attention_logit") for name in self._found):
+        if "attention_logit" not in self.unavailable and not any(
+            name.startswith("attention_logit") for name in self._found
+        ):
             self.unavailable["attention_logit"] = (
                 "no attention call passed through Python; use probes.attention(name, q, k, ...)"
             )
@@ -86,7 +93,10 @@ class Probes:
     def logits(self, logits: Tensor) -> None:
         """Measure the mean log-sum-exp of the output logits [..., vocabulary]."""
         if self._sampling:
-            self._found["output_lse"] = logits.detach().float().logsumexp(-1).mean()
+            self._guarded("output_lse", self._output, logits)
+
+    def _output(self, logits: Tensor) -> None:
+        self._found["output_lse"] = logits.detach().float().logsumexp(-1).mean()
 
     def attention(
         self,
@@ -108,8 +118,10 @@ class Probes:
 
     def gradients(self) -> None:
         """Measure the gradient norm of each layer; call it after backward, before clipping."""
-        if not self._sampling:
-            return
+        if self._sampling:
+            self._guarded("grad_norm", self._gradients)
+
+    def _gradients(self) -> None:
         for name, layer in self._layers.items():
             norms = [
                 _whole(each.grad.detach().float().norm())
@@ -151,16 +163,33 @@ class Probes:
                 return
             if self._inside and self._inside[-1] == name:
                 self._inside.pop()
-            tensor = output[0] if isinstance(output, tuple) else output
-            if not hasattr(tensor, "detach"):
-                return
-            self._keep(f"activation/{name}", _root_mean_square(tensor))
-            given: Any = args[0] if args else None
-            if getattr(given, "shape", None) == tensor.shape and given.dtype.is_floating_point:
-                # What the layer adds to the residual stream that runs through it.
-                self._keep(f"residual/{name}", _root_mean_square(tensor.detach() - given.detach()))
+            self._guarded(f"activation/{name}", self._passed, name, args, output)
 
         return hook
+
+    def _passed(self, name: str, args: Any, output: Any) -> None:
+        tensor = output[0] if isinstance(output, tuple) else output
+        if not hasattr(tensor, "detach"):
+            return
+        self._keep(f"activation/{name}", _root_mean_square(tensor))
+        given: Any = args[0] if args else None
+        if getattr(given, "shape", None) == tensor.shape and given.dtype.is_floating_point:
+            # What the layer adds to the residual stream that runs through it.
+            self._keep(f"residual/{name}", _root_mean_square(tensor.detach() - given.detach()))
+
+    def _guarded(self, what: str, measure: Callable[..., Any], *args: Any) -> Any:
+        """Return what `measure` returns; None, and why in `unavailable`, where it fails."""
+        try:
+            return measure(*args)
+        except Exception as error:  # whatever torch raises, the training goes on
+            self._failed(what)(error)
+            return None
+
+    def _failed(self, what: str) -> Callable[[Exception], None]:
+        def note(error: Exception) -> None:
+            self.unavailable[what] = f"it cannot be measured here: {error}"
+
+        return note
 
     def _attended(self, top: Tensor) -> None:
         self._keep(f"attention_logit/{self._inside[-1] if self._inside else 'model'}", top)
@@ -190,7 +219,7 @@ class Probes:
             self._rare_rows(layer, old)
 
     def _rare_rows(self, layer: nn.Module, old: list[Tensor]) -> None:
-        if type(layer).__name__ != "Embedding" or self._optimizer is None:
+        if not _is(layer, "Embedding") or self._optimizer is None:
             return
         weight = next(layer.parameters())
         moments = self._optimizer.state.get(weight, {}).get("exp_avg_sq")
@@ -208,14 +237,20 @@ def find_layers(model: nn.Module) -> dict[str, nn.Module]:
     """Return the members of the model's module lists, its embeddings and its output by name."""
     found: dict[str, nn.Module] = {}
     for name, module in model.named_modules():
-        kind, parent = type(module).__name__, name.rpartition(".")[0]
+        parent = name.rpartition(".")[0]
         inside = any(parent == each or parent.startswith(f"{each}.") for each in found)
         if inside or not name:
             continue
-        listed = bool(parent) and type(model.get_submodule(parent)).__name__ == "ModuleList"
-        if listed or kind == "Embedding" or (kind == "Linear" and not parent):
+        listed = bool(parent) and _is(model.get_submodule(parent), "ModuleList")
+        at_top = all(part in WRAPPERS for part in parent.split(".") if part)
+        if listed or _is(module, "Embedding") or (_is(module, "Linear") and at_top):
             found[name] = module
     return found
+
+
+def _is(module: nn.Module, kind: str) -> bool:
+    """Whether `module` is of torch's class `kind`, or of one that FSDP made of it."""
+    return any(each.__name__ == kind for each in type(module).__mro__)
 
 
 def _without_copy(values: dict[str, float]) -> dict[str, float]:

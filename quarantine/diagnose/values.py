@@ -75,7 +75,7 @@ class Inbox:
                 copied: Any = value
                 kinds.add(copied.device.type)
                 waiting.values[name] = copied.detach().to("cpu", non_blocking=True)
-        waiting.arrivals = [_arrival(kind) for kind in sorted(kinds)]
+        waiting.arrivals = [event for kind in sorted(kinds) if (event := _arrival(kind))]
         self._waiting = waiting
         return ready
 
@@ -99,7 +99,13 @@ def _on_device(value: object) -> bool:
 
 
 def _arrival(kind: str) -> Any:
-    """Return an event on the current stream of the devices of `kind`, such as "cuda"."""
-    event = getattr(import_module("torch"), kind).Event()
+    """Return an event on the current stream of the devices of `kind`, such as "cuda".
+
+    None for devices that torch has no events of, such as XLA's: there reading the copy waits.
+    """
+    make = getattr(getattr(import_module("torch"), kind, None), "Event", None)
+    if make is None:
+        return None
+    event = make()
     event.record()
     return event

@@ -131,14 +131,21 @@ def twin_in(log: Path, evidence: Evidence, *, short_run: bool = False) -> Twin:
     other = read_log(log).series
     points = len(other["loss"])
     config = MonitorConfig.for_short_run(points) if short_run else MonitorConfig()
-    events, least = detect(other, config), config.least_points
-    found = compare(evidence.series, other, [evidence.event], events, least_before=least)
+    found = compare(
+        evidence.series,
+        other,
+        [evidence.event],
+        detect(other, config),
+        least_before=config.least_points,
+        warmup=config.warmup_steps,
+    )
     twin = found.twin(evidence.event.onset)
     if twin is None:
         raise UsageError(
             f"{log} cannot say whether the event of step {evidence.event.onset} is in it too: it "
             f"has {found.common_points} steps in common with the run, rank correlation "
-            f"{found.correlation}, and may have too few points at the event or before it"
+            f"{found.correlation}, and may have too few points at the event or before it, or be "
+            f"in its warm-up there (up to step {config.warmup_steps}; see --short-run)"
         )
     return twin
 
