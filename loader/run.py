@@ -197,10 +197,8 @@ class Run:
             )
             with released_on_error(slot):
                 if joined is None:
-                    self._check_head_log(pieces)
-                    check_load(
-                        pieces, self.head(), cursor, reason=reason, revision=revision, fork=fork
-                    )
+                    head = self._known_head(pieces)
+                    check_load(pieces, head, cursor, reason=reason, revision=revision, fork=fork)
                 else:
                     check_same_cursor(joined, cursor)
                 ours = Piece(
@@ -324,12 +322,13 @@ class Run:
             return
         self._append_head(piece.piece, None, piece.revision, piece.reason, piece.cursor)
 
-    def _check_head_log(self, pieces: Sequence[Piece]) -> None:
-        """Refuse a head log that is gone or was cut: it would bring back what it has left behind.
+    def _known_head(self, pieces: Sequence[Piece]) -> Head | None:
+        """Return the head, or refuse a log that is gone or cut: it brings back what was left.
 
         A piece has its line before anything is recorded in it.
         """
-        known = {head.piece for head in self.heads()}
+        heads = self.heads()
+        known = {head.piece for head in heads}
         recorded = {int(path.name[1:7]) for path in self.journals()}
         for piece in pieces:
             if piece.reason != "trial" and piece.piece in recorded - known:
@@ -337,6 +336,7 @@ class Run:
                     f"{self.path / 'head.log'} does not name branch piece {piece.piece}, which has "
                     "recorded steps; the log is gone or was cut, restore it from a copy"
                 )
+        return heads[-1] if heads else None
 
     def _append_head(
         self, piece: int, step: int | None, revision: int, reason: str, cursor: Mapping[str, Any]
