@@ -9,6 +9,7 @@ import click
 
 from ..loader.errors import UsageError
 from ..loader.manifest import Manifest
+from .numbers import LARGEST
 
 MOST_DOCUMENTS = 1_000_000
 
@@ -30,7 +31,7 @@ class DocumentList(click.ParamType):  # type: ignore[type-arg,unused-ignore]
             if not low.isdecimal() or (high and not high.isdecimal()):
                 self.fail(f"{part!r} is no document; write ordinals like 7,12-15", param, ctx)
             last = int(high) if high else int(low)
-            if last < int(low) or len(docs) + last - int(low) >= MOST_DOCUMENTS:
+            if last > LARGEST or last < int(low) or len(docs) + last - int(low) >= MOST_DOCUMENTS:
                 self.fail(f"{part!r} is an empty or enormous range", param, ctx)
             docs.extend(range(int(low), last + 1))
         return docs

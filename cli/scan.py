@@ -14,7 +14,7 @@ from ..quarantine.ledger import Ledger
 from ..quarantine.respond.acquittal import Acquittal
 from ..quarantine.respond.operations import branch_of_spike
 from ..quarantine.respond.suspects import find_suspects
-from ..quarantine.search.corpus_scan import examine_documents, scan_corpus
+from ..quarantine.search.corpus_scan import examine_documents, run_scan
 from ..quarantine.search.duplicates import Duplicates
 from ..quarantine.search.findings import Suspect
 from ..quarantine.search.incident_window import incident_window
@@ -65,7 +65,8 @@ def scan(
 
     Without options the whole corpus is scanned: binary data, repetition, encoded text, numbers,
     markup and mojibake are found, with reasons, and groups of documents with the same bytes, with
-    their shards and first places. Near copies of given documents are found by `similar`.
+    their shards and first places. Near copies of given documents are found by `similar`. Where
+    shards cannot be read, what the others hold is shown, then those are named, with exit code 1.
 
     With --window or --incident the documents are ranked against their controls: a detector that
     fires as often there explains nothing. Exact and near copies inside the window count as well.
@@ -159,7 +160,7 @@ def _scan(
         report = examine_documents(manifest, docs, panel=opinions)
     else:
         with progress("scanning", manifest.documents_count) as advance:
-            report = scan_corpus(manifest, workers=workers, advance=advance, panel=opinions)
+            report = run_scan(manifest, workers=workers, advance=advance, panel=opinions)
     problems = [*(opinions.problems if opinions else ()), *report.problems]
     for problem in problems:
         say(problem)
@@ -170,6 +171,7 @@ def _scan(
         "flagged": len({finding.doc for finding in findings if finding.verdict}),
         "findings": [finding.to_json() for finding in findings],
         "problems": problems,
+        "failures": report.failures,
     }
     if report.duplicates is not None:
         payload["duplicates"] = report.duplicates.to_json()
@@ -185,6 +187,7 @@ def _scan(
             _show_copies(console, report.duplicates, limit)
 
     emit(as_json, payload, render)
+    report.require_whole()
 
 
 def _show_copies(console: Console, found: Duplicates, limit: int) -> None:

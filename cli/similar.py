@@ -72,7 +72,8 @@ def similar(
     """Find documents like given ones.
 
     Near copies, exact copies and documents of the same kind of junk are found. The Jaccard index
-    is over word 5-grams and verified on the text.
+    is over word 5-grams and verified on the text. Where shards cannot be read, what the others hold
+    is shown, then those are named, with exit code 1.
 
     \b
     Examples:
@@ -102,6 +103,7 @@ def similar(
         ],
         "cut": [{"shard": cut.shard, "candidates": cut.candidates} for cut in found.cut],
         "acquitted": [each.to_json() for each in free],
+        "failures": list(found.failures),
         "recall": [
             {"low": b.low, "high": b.high, "hits": b.hits, "recall": b.recall} for b in bins
         ],
@@ -109,6 +111,7 @@ def similar(
     for each in free[:MOST_TOLD]:
         say(f"document {each.doc} {each.reason}")
     emit(as_json, payload, lambda console: _show(console, ranked, bins, shown, limit))
+    found.require_whole()
 
 
 def _question(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import sys
+import threading
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,16 @@ class Good(Shared):
 
     def examine(self, text: str, source: str) -> Opinion:
         return Opinion(score=0.9, reason="all of it", decides=True)
+
+
+class Locked(Good):
+    """Holds what no other process can have, as a loaded model does."""
+
+    name = "locked"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
 
 
 class Wrong(Shared):
@@ -185,3 +196,17 @@ def test_the_json_of_a_scan_stands_alone_and_names_the_problem(
     assert result.exit_code == 0
     assert len(payload["problems"]) == 2
     assert payload["flagged"] == 2
+
+
+def test_a_detector_that_cannot_be_sent_to_workers_stops_nothing(tmp_path: Path) -> None:
+    manifest = corpus(tmp_path, [prose(random.Random(1), 50)] * 6)
+    opinions = Panel(detectors=(Locked(), Good()))
+
+    alone = scan_corpus(manifest, panel=opinions)
+    spread = scan_corpus(manifest, panel=opinions, workers=2)
+
+    assert {finding.detector for finding in alone.findings} >= {"locked", "good"}
+    assert "good" in {finding.detector for finding in spread.findings}
+    assert "locked" not in {finding.detector for finding in spread.findings}
+    (problem,) = spread.problems
+    assert problem.startswith("detector locked cannot be sent to worker processes")

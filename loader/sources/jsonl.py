@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ..errors import CorpusError
 from .contract import Span, WholeBlocks, reading
+from .long_lines import LONG, parse_long
 from .opening import open_input
 
 BLOCK_BYTES = 1 << 20
@@ -48,16 +49,24 @@ class JsonlReader(WholeBlocks):
 
     def read(self, span: Span, columns: Sequence[str]) -> pa.Table:
         """Parse one run of lines; a key that a line lacks is null."""
-        with reading(self._uri):
-            self._handle.seek(span.offset)
-            data = self._handle.read(span.size)
-        lines = [line for line in data.split(b"\n") if line.strip()]
-        objects = [self._object(line, span.first + row) for row, line in enumerate(lines)]
+        objects = [self._object(line, span.first + row) for row, line in enumerate(self._run(span))]
         return pa.table({name: self._column(objects, name, span.first) for name in columns})
 
     def close(self) -> None:
         """Close the file."""
         self._handle.close()
+
+    def _run(self, span: Span) -> Iterator[bytes]:
+        """Yield the lines of a block that are no white space; none is held after it."""
+        with reading(self._uri):
+            self._handle.seek(span.offset)
+            lines = self._handle.read(span.size).split(b"\n")
+        lines.reverse()
+        while lines:
+            if lines[-1].strip():
+                yield lines.pop()
+            else:
+                lines.pop()
 
     def _lines(self) -> Iterator[bytes]:
         """Yield lines with their line feeds; the last one may lack it."""
@@ -68,7 +77,7 @@ class JsonlReader(WholeBlocks):
             head, *others = chunk.split(b"\n")
             parts.append(head)
             for other in others:
-                yield b"".join(parts) + b"\n"
+                yield b"".join([*parts, b"\n"])
                 parts = [other]
         if any(parts):
             yield b"".join(parts)
@@ -80,7 +89,7 @@ class JsonlReader(WholeBlocks):
 
     def _object(self, line: bytes, row: int) -> dict[str, Any]:
         try:
-            value = json.loads(line)
+            value = json.loads(line) if len(line) < LONG else parse_long(line)
         except (ValueError, RecursionError) as error:
             raise CorpusError(
                 f"shard {self._uri} row {row} is not JSON in UTF-8 ({error}); "
@@ -94,7 +103,7 @@ class JsonlReader(WholeBlocks):
 
     def _column(self, objects: list[dict[str, Any]], name: str, first: int) -> pa.Array:
         values = [entry.get(name) for entry in objects]
-        kinds = {type(value) for value in values if value is not None}
+        kinds = {_kind(value) for value in values if value is not None}
         if len(kinds) > 1 or not kinds <= set(_TYPES):
             raise CorpusError(
                 f"shard {self._uri} rows {first} to {first + len(values) - 1}: {name!r} is "
@@ -103,13 +112,26 @@ class JsonlReader(WholeBlocks):
             )
         wanted = _TYPES[kinds.pop()] if kinds else pa.large_string()
         try:
-            return pa.array(values, wanted)
+            return _array(values, wanted)
         except (UnicodeEncodeError, pa.ArrowException, OverflowError) as error:
             row = first + _first_bad(values, wanted)
             raise CorpusError(
                 f"shard {self._uri} row {row}: {name!r} is not valid {wanted} ({error}); "
                 "repair the line or leave it out"
             ) from error
+
+
+def _array(values: Sequence[object], wanted: pa.DataType) -> pa.Array:
+    if not any(isinstance(value, bytes) for value in values):
+        return pa.array(values, wanted)
+    # As strings Arrow would decode them to check them, four bytes a character.
+    found = pa.array(values, pa.large_binary()).view(wanted)
+    found.validate(full=True)
+    return found
+
+
+def _kind(value: object) -> type:
+    return str if isinstance(value, bytes) else type(value)
 
 
 def _span(index: int, first: int, documents: int, offset: int, size: int) -> Span:
@@ -120,7 +142,7 @@ def _first_bad(values: Sequence[object], wanted: pa.DataType) -> int:
     """Return the number of the first value that Arrow does not take as `wanted`."""
     for number, value in enumerate(values):
         try:
-            pa.array([value], wanted)
+            _array([value], wanted)
         except (UnicodeEncodeError, pa.ArrowException, OverflowError):
             return number
     return -1

@@ -50,6 +50,15 @@ class ScanReport:
     findings: list[Finding] = field(default_factory=list)
     duplicates: Duplicates | None = None
     problems: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    """Which parts of the corpus could not be read."""
+
+    def require_whole(self) -> None:
+        """Raise CorpusError, all of them named, where parts could not be read."""
+        if self.failures:
+            raise CorpusError(
+                f"{len(self.failures)} parts could not be read: {'; '.join(self.failures)}"
+            )
 
 
 def scan_corpus(
@@ -66,8 +75,24 @@ def scan_corpus(
     Raises:
         CorpusError: shards could not be read, all of them named; the others were scanned.
     """
+    report = run_scan(manifest, workers=workers, advance=advance, panel=panel)
+    report.require_whole()
+    return report
+
+
+def run_scan(
+    manifest: Manifest,
+    *,
+    workers: int = 0,
+    advance: Callable[[int], object] | None = None,
+    panel: Panel | None = None,
+) -> ScanReport:
+    """Return the findings over what could be read, and what could not; see `scan_corpus`."""
     report, usage = ScanReport(), Usage()
     failures: set[str] = set()
+    if panel is not None and workers:
+        panel = panel.portable()
+        report.problems.extend(panel.problems)
     failed: list[Failure] = []
     sources: dict[int, str] = {}
     tasks = block_tasks(manifest)
@@ -83,14 +108,11 @@ def scan_corpus(
                 copies.add(records)
             if advance is not None:
                 advance(part.documents)
-        if failures:
-            raise CorpusError(
-                f"{len(failures)} parts could not be read: {'; '.join(sorted(failures))}"
-            )
         report.duplicates = copies.found()
     report.findings = judge(report.findings, sources, usage.lines())
     report.findings.sort(key=lambda finding: finding.doc)
-    report.problems = [str(failure) for failure in merged(failed)]
+    report.problems.extend(str(failure) for failure in merged(failed))
+    report.failures = sorted(failures)
     return report
 
 
@@ -177,7 +199,7 @@ def _block(manifest: Manifest, block: int, panel: Panel | None) -> _Block:
     usage = Usage()
     if manifest.has_token_ids:
         data = manifest.open_block(block)
-        findings.extend(token_findings(data.values, data.offsets, docs))
+        findings.extend(token_findings(data.values, data.offsets, docs, manifest.alive(block)))
     if manifest.has_text:
         features = measure(chunk)
         usage = usage_of(features, names)

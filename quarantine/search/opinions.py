@@ -8,6 +8,7 @@ nothing, is reported; the scan goes on.
 from __future__ import annotations
 
 import math
+import pickle
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -81,6 +82,21 @@ class Panel:
             except ForeignFailure as error:
                 failures.append(Failure(detector=detector.name, doc=doc, error=str(error)))
         return findings, failures
+
+    def portable(self) -> Panel:
+        """Return the detectors that can be sent to other processes; problems name the others."""
+        kept, problems = [], []
+        for detector in self.detectors:
+            try:
+                with foreign():
+                    pickle.loads(pickle.dumps(detector))  # noqa: S301 (made the line before)
+                kept.append(detector)
+            except ForeignFailure as error:
+                problems.append(
+                    f"detector {detector.name} cannot be sent to worker processes, and was left "
+                    f"out ({error}); scan with --workers 0"
+                )
+        return Panel(detectors=tuple(kept), problems=tuple(problems))
 
 
 def panel(points: Sequence[EntryPoint] | None = None) -> Panel:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ...loader.errors import UsageError
+from ...loader.errors import CorpusError, UsageError
 from ...loader.formats import canonical_json, sha256_hex
 from .band_scan import ValueSet, value_set
 from .feature_names import FEATURES_VERSION
@@ -89,7 +89,7 @@ def build_query(
     docs = np.unique(np.asarray(query_docs, dtype=np.int64))
     chunk, _ = documents_chunk(manifest, docs)
     rows = index_chunk(chunk, junk=manifest.has_text)
-    known, likeness = _junk(manifest, rows, docs) if "junk" in kinds else ((), None)
+    known, likeness, unread = _junk(manifest, rows, docs) if "junk" in kinds else ((), None, ())
     hashes = [rows.hashes[row].tobytes() for row in range(len(rows))]
     return Query(
         docs=tuple(docs.tolist()),
@@ -106,7 +106,7 @@ def build_query(
         },
         culprits=known,
         likeness=likeness,
-        digest=_digest(manifest, docs, threshold, kinds),
+        digest=_digest(manifest, docs, threshold, kinds, unread),
     )
 
 
@@ -117,13 +117,19 @@ def _distinct(rows: IndexRows) -> NDArray[np.int64]:
 
 
 def _digest(
-    manifest: Manifest, docs: NDArray[np.int64], threshold: float, kinds: Sequence[str]
+    manifest: Manifest,
+    docs: NDArray[np.int64],
+    threshold: float,
+    kinds: Sequence[str],
+    unread: Sequence[int],
 ) -> str:
     question = {
-        "manifest": manifest.fingerprint,
+        # A rebuilt manifest has its parent's fingerprint, and other documents in its shards.
+        "manifest": manifest.header.fingerprint,
         "docs": docs.tolist(),
         "threshold": threshold,
         "kinds": sorted(kinds),
+        "unread": list(unread),
         "scheme": asdict(current_scheme()),
         "features": FEATURES_VERSION,
         "guilt": GUILT_VERSION,
@@ -134,24 +140,39 @@ def _digest(
 
 def _junk(
     manifest: Manifest, rows: IndexRows, docs: NDArray[np.int64]
-) -> tuple[tuple[Culprit, ...], Likeness | None]:
+) -> tuple[tuple[Culprit, ...], Likeness | None, tuple[int, ...]]:
+    """Return the culprits, the likeness to them, and the blocks of the sample that were unread."""
     values = strengths(rows.vectors, rows.flags)
     guilty = np.flatnonzero(values.any(axis=1))
     if not len(guilty):
-        return (), None
-    background = _background(manifest)
+        return (), None, ()
+    background, unread = _background(manifest)
     likeness = learn(
         rows.vectors[guilty],
         tuple(docs[guilty].tolist()),
         background.vectors,
         np.asarray(~strengths(background.vectors, background.flags).any(axis=1)),
     )
-    return culprits(values[guilty], docs[guilty]), likeness
+    return culprits(values[guilty], docs[guilty]), likeness, unread
 
 
-def _background(manifest: Manifest) -> IndexRows:
-    """Return the rows of documents spread evenly over the corpus."""
+def _background(manifest: Manifest) -> tuple[IndexRows, tuple[int, ...]]:
+    """Return the rows of documents spread evenly over the corpus, and the blocks left out of them.
+
+    A block that cannot be read stops no search: the others are enough for a sample.
+
+    Raises:
+        CorpusError: none of them can be read.
+    """
     blocks = manifest.geometry().block_documents.size
     chosen = np.unique(np.linspace(0, blocks - 1, min(SAMPLE_BLOCKS, blocks)).astype(np.int64))
     share = max(1, SAMPLE_DOCUMENTS // len(chosen))
-    return join_rows([index_chunk(block_chunk(manifest, b, share)) for b in chosen.tolist()])
+    found, unread = [], []
+    for block in chosen.tolist():
+        try:
+            found.append(index_chunk(block_chunk(manifest, block, share)))
+        except CorpusError:
+            unread.append(block)
+            if len(unread) == len(chosen):
+                raise
+    return join_rows(found), tuple(unread)

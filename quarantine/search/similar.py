@@ -66,10 +66,23 @@ class Cut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relatives:
-    """What a search found, and what it left unverified, in the order of documents and shards."""
+    """What a search found and what it left unverified, in the order of documents and shards.
+
+    `failures` say which shards could not be read; there are no hits in those.
+    """
 
     hits: list[Hit]
     cut: list[Cut]
+    failures: tuple[str, ...] = ()
+    shards: int = 0
+
+    def require_whole(self) -> None:
+        """Raise CorpusError, all of them named, where shards could not be read."""
+        if self.failures:
+            raise CorpusError(
+                f"{len(self.failures)} of {self.shards} shards could not be searched: "
+                + "; ".join(self.failures)
+            )
 
 
 def warn_of(line: str) -> None:
@@ -108,6 +121,7 @@ def search(
     """
     query = build_query(manifest, query_docs, threshold=threshold, kinds=kinds)
     found = run_query(manifest, query, workers=workers, advance=advance, work=work)
+    found.require_whole()
     for cut in found.cut:
         tell(str(cut))
     return found.hits
@@ -121,7 +135,10 @@ def run_query(
     advance: Callable[[int], object] | None = None,
     work: Path | None = None,
 ) -> Relatives:
-    """Return the hits of a built query and the candidates that were cut; see `search`."""
+    """Return the hits of a built query, and which candidates were cut and shards not read.
+
+    See `search`.
+    """
     markers = Markers(work, query.digest)
     done = {shard: markers.load(shard) for shard in range(len(manifest.shards))}
     open_shards = [shard for shard, hits in done.items() if hits is None]
@@ -139,14 +156,11 @@ def run_query(
                 cut[result.shard] = result.cut
         if advance is not None:
             advance(result.documents)
-    if failures:
-        raise CorpusError(
-            f"{len(failures)} of {len(manifest.shards)} shards could not be searched: "
-            + "; ".join(sorted(failures))
-        )
     return Relatives(
         hits=sorted(hits, key=lambda hit: (hit.doc, hit.kind, hit.query_doc)),
         cut=[Cut(shard=manifest.shards[n].uri, candidates=cut[n]) for n in sorted(cut)],
+        failures=tuple(sorted(failures)),
+        shards=len(manifest.shards),
     )
 
 

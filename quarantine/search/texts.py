@@ -2,6 +2,7 @@
 
 Token ids are decoded by the manifest's tokenizer. Where it is unknown each id becomes a word, so
 that copies are found by the same shingles; only what is said about characters has no meaning there.
+A document that was rebuilt away is empty, whatever stands in its place.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def block_chunk(manifest: Manifest, block: int, most: int | None = None) -> Text
     data = manifest.open_block(block)
     last = len(data.offsets) - 1 if most is None else min(most, len(data.offsets) - 1)
     offsets = data.offsets[: last + 1]
-    return _ids_as_words(data.values[: int(offsets[-1])], offsets)
+    alive = manifest.alive(block)
+    gone = None if alive is None else ~alive[:last]
+    return _ids_as_words(data.values[: int(offsets[-1])], offsets, gone)
 
 
 def documents_chunk(
@@ -51,7 +54,8 @@ def documents_chunk(
     if column == "text":
         return _single(array), sources
     values = array.values.to_numpy(zero_copy_only=False)
-    return _ids_as_words(values, array.offsets.to_numpy()), sources
+    gone = np.isin(np.asarray(docs, np.int64), manifest.tombstones)
+    return _ids_as_words(values, array.offsets.to_numpy(), gone), sources
 
 
 def _single(array: pa.Array) -> TextChunk:
@@ -59,7 +63,12 @@ def _single(array: pa.Array) -> TextChunk:
     return chunks[0] if chunks else chunk_of([])
 
 
-def _ids_as_words(values: NDArray[Any], offsets: NDArray[np.int64]) -> TextChunk:
+def _ids_as_words(
+    values: NDArray[Any], offsets: NDArray[np.int64], gone: NDArray[np.bool_] | None
+) -> TextChunk:
     words = pc.cast(pa.array(values), pa.string())
     lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), words)
-    return _single(pc.binary_join(lists, " ").cast(pa.large_string()))
+    texts = pc.binary_join(lists, " ").cast(pa.large_string())
+    if gone is not None and gone.any():
+        texts = pc.if_else(pa.array(gone), pa.scalar("", pa.large_string()), texts)
+    return _single(texts)

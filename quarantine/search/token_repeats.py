@@ -26,16 +26,28 @@ def periods_of(manifest: Manifest, docs: NDArray[np.int64]) -> list[Finding]:
     """
     if not manifest.has_token_ids or not len(docs):
         return []
-    tokens = manifest.documents(docs, columns=("tokens",))["tokens"].combine_chunks()
-    return list(token_findings(tokens.values.to_numpy(), tokens.offsets.to_numpy(), docs))
+    left = docs[~np.isin(docs, manifest.tombstones)]
+    if not len(left):
+        return []
+    tokens = manifest.documents(left, columns=("tokens",))["tokens"].combine_chunks()
+    return list(token_findings(tokens.values.to_numpy(), tokens.offsets.to_numpy(), left))
 
 
 def token_findings(
-    values: NDArray[Any], offsets: NDArray[np.int64], docs: NDArray[np.int64]
+    values: NDArray[Any],
+    offsets: NDArray[np.int64],
+    docs: NDArray[np.int64],
+    alive: NDArray[np.bool_] | None = None,
 ) -> Iterator[Finding]:
-    """Yield a finding for each document `values[offsets[i]:offsets[i + 1]]` with such a run."""
+    """Yield a finding for each document `values[offsets[i]:offsets[i + 1]]` with such a run.
+
+    Where `alive` is given, the documents for which it is False are left out: what stands in the
+    place of a document that was rebuilt away is one token again and again.
+    """
     tokens = values.astype(np.uint64)
     for place, doc in enumerate(docs.tolist()):
+        if alive is not None and not alive[place]:
+            continue
         document = tokens[int(offsets[place]) : int(offsets[place + 1])]
         times, run = (int(value) for value in word_period(document, document.size, MAX_PERIOD))
         if times >= REPEATS:
