@@ -61,6 +61,13 @@ class ClimbRule:
         self._best, self._above, self._above_since, self._armed = float("inf"), 0, None, True
         self._far = 0
 
+    def lifted(self, height: float, losses: Iterable[float]) -> None:
+        """Say that a change of context lifted the loss by `height`, to where `losses` are now."""
+        self._best += max(height, 0.0)
+        # The median must not fall back to what came before, which would be the best again.
+        self._last.clear()
+        self._last.extend(losses)
+
     def followed(self) -> None:
         """Say that a spike is open: how far the level stands is known, and told at its end."""
         self._far = 0

@@ -136,7 +136,8 @@ class Monitor:
             events += self._kept(self._left_behind(self._last_step, step))
         self._last_step = step
         if announced or what:
-            self._context.begins(step, announced or what, announced=announced is not None)
+            level = self._climb.level
+            self._context.begins(step, announced or what, level, announced=announced is not None)
             events += self._kept([self._records.change(since, step, announced or what)])
         if extras:
             events += self._kept(self._trouble.scale(step, extras))
@@ -205,7 +206,11 @@ class Monitor:
         self._context.settling = None
         losses = sorted(value for _, value in settling.points)
         expected, deviation = self._rule.yardstick.loss.expect(step)
-        if abs(losses[len(losses) // 2] - expected) <= MOVED_SD * deviation:
+        level = losses[len(losses) // 2]
+        if abs(level - expected) <= MOVED_SD * deviation:
+            if settling.level is not None:
+                height = level - settling.level
+                self._climb.lifted(height, (value for _, value in settling.points))
             if settling.announced:
                 for past, value in settling.points:
                     self._rule.yardstick.learn(past, value, gradient)
