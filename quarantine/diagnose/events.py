@@ -35,8 +35,9 @@ class Event:
         count: How often it has happened: a loss that breaks again and again, or rises in a
             pattern, are one page whose count grows.
         moved: (signal, step) in the order in which they left their levels, the loss with its
-            own onset; empty where nothing but the loss was known.
+            own onset; empty where nothing but the loss was known, and the first 64 of more.
         drift_since: First step of a slow climb that came before, which does not move the rewind.
+        announced: Whether a change of context was announced, and not found in the log.
         note: One plain sentence for the reader.
     """
 
@@ -54,6 +55,7 @@ class Event:
     count: int = 1
     moved: tuple[tuple[str, int], ...] = ()
     drift_since: int | None = None
+    announced: bool = False
     note: str = ""
 
     def __post_init__(self) -> None:

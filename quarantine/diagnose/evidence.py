@@ -140,23 +140,40 @@ def lead_of(event: Event) -> Lead | None:
     return None
 
 
+# By the first word of what was announced, or the signal that jumped.
 _CHANGES: Mapping[str, ChangeKind] = {
     "step": "resume",
     "resume": "resume",
+    "restart": "resume",
     "lr": "learning_rate",
+    "learning_rate": "learning_rate",
+    "learning": "learning_rate",
+    "rate": "learning_rate",
+    "batch": "batch_size",
     "batch_size": "batch_size",
     "accumulation": "batch_size",
     "seq_len": "seq_len",
+    "sequence": "seq_len",
     "mixture": "mixture",
+    "mix": "mixture",
     "logging": "logging",
     "evaluation": "evaluation",
+    "eval": "evaluation",
 }
 
 
 def changes_from(events: Iterable[Event]) -> tuple[Change, ...]:
-    """Return the context changes among a monitor's events, as evidence."""
+    """Return the context changes among a monitor's events, as evidence.
+
+    One that was announced in words that say nothing about its kind is none.
+    """
+    found = ((event, _kind(event)) for event in events if event.kind == "context_change")
     return tuple(
-        Change(step=event.onset, kind=_CHANGES[event.signals[0]], note=event.note)
-        for event in events
-        if event.kind == "context_change" and event.signals[0] in _CHANGES
+        Change(step=event.onset, kind=kind, announced=event.announced, note=event.note)
+        for event, kind in found
+        if kind is not None
     )
+
+
+def _kind(event: Event) -> ChangeKind | None:
+    return _CHANGES.get(event.signals[0].strip(".,:;=").lower())

@@ -19,6 +19,9 @@ BACK_Z = 4.0
 FLOOR = 0.01
 DRIFTED = 2.0
 LEFT = 1.2
+# Signals that are watched: over ten for each of three hundred layers, in 600 kB of state. Of
+# those beyond, a few are named.
+MOST, NAMED = 4096, 8
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,12 +72,27 @@ class Extras:
 
     def __init__(self) -> None:
         self._signals: dict[str, Extra] = {}
+        self.left_out: tuple[str, ...] = ()
 
     def update(self, step: int, values: Mapping[str, float]) -> None:
-        """Take the values of one step; those that are not finite are passed over."""
+        """Take the values of one step; those that are not finite are passed over.
+
+        The first `MOST` names are watched, and `left_out` names the first of the others.
+        """
         for name, value in values.items():
-            if math.isfinite(value):
-                self._signals.setdefault(name, Extra()).add(step, value)
+            if not math.isfinite(value):
+                continue
+            extra = self._signals.get(name)
+            if extra is None:
+                if len(self._signals) == MOST:
+                    self._leave_out(name)
+                    continue
+                extra = self._signals[name] = Extra()
+            extra.add(step, value)
+
+    def _leave_out(self, name: str) -> None:
+        if len(self.left_out) < NAMED and name not in self.left_out:
+            self.left_out = (*self.left_out, name)
 
     def moved(self, since: int) -> dict[str, int]:
         """Return {signal: step} of what left its level at or after `since` and is still off it."""
@@ -103,7 +121,7 @@ class Extras:
 
     def state_dict(self) -> dict[str, Any]:
         """Return every signal's state as JSON."""
-        state = {}
+        state: dict[str, dict[str, Any]] = {}
         for name, extra in self._signals.items():
             values = asdict(extra)
             values["least_size"] = None if math.isinf(extra.least_size) else extra.least_size

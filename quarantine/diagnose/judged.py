@@ -14,8 +14,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from .cells import quoted
 from .config import MonitorConfig
 from .events import Event
+from .extras import MOST
 from .fragility import FarShare, Fragility, rated
 from .logfile import LogFile
 from .monitor import Monitor
@@ -180,6 +182,9 @@ def _judged(
     if forgotten:
         counts = ", ".join(f"{count} of kind {kind}" for kind, count in forgotten.items())
         notes = (*notes, f"older events are only counted: {counts}")
+    if monitor.unwatched:
+        names = ", ".join(map(quoted, monitor.unwatched))
+        notes = (*notes, f"of other signals the first {MOST} are watched, not {names}")
     return Judged(
         points=summary.seen,
         last_step=last_step,

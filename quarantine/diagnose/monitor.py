@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from ...loader.errors import FormatError
@@ -28,6 +29,8 @@ STATE_VERSION = 4
 # A divergence has ended when this share of its height is left.
 REMAINS = 0.1
 MOVED_SD = 2.5
+# Signals that a page says have moved, the earliest of them.
+MOST_MOVED = 64
 
 
 class Monitor:
@@ -63,6 +66,11 @@ class Monitor:
     def forgotten(self) -> dict[str, int]:
         """How many older events are only counted: "page", and by kind those that did not page."""
         return dict(self._records.forgotten)
+
+    @property
+    def unwatched(self) -> tuple[str, ...]:
+        """The first eight signals that are not watched, being beyond the 4,096 others that are."""
+        return self._extras.left_out
 
     @property
     def pages(self) -> list[Event]:
@@ -138,7 +146,8 @@ class Monitor:
         if announced or what:
             level = self._climb.level
             self._context.begins(step, announced or what, level, announced=announced is not None)
-            events += self._kept([self._records.change(since, step, announced or what)])
+            change = self._records.change(since, step, announced or what)
+            events += self._kept([change.changed(announced=announced is not None)])
         if extras:
             events += self._kept(self._trouble.scale(step, extras))
         return events
@@ -281,6 +290,7 @@ class Monitor:
             return [event]
         moved = self._extras.moved(event.onset - HISTORY * self._rule.spacing())
         event = self._repeats.judge(event, moved)
+        moved = dict(islice(moved.items(), MOST_MOVED))
         following.event = event.changed(
             onset=min([event.onset, *moved.values()]),
             signals=(*event.signals, *(name for name in moved if name not in event.signals)),
@@ -325,6 +335,7 @@ class Monitor:
             "trouble": self._trouble.state_dict(),
             "context": self._context.state_dict(),
             "extras": self._extras.state_dict(),
+            "unwatched": list(self._extras.left_out),
             "repeats": self._repeats.state_dict(),
             "classic": self._classic.state_dict(),
             "records": self._records.state_dict(),
@@ -349,6 +360,7 @@ class Monitor:
         self._trouble.load_state_dict(state["trouble"])
         self._context.load_state_dict(state["context"])
         self._extras.load_state_dict(state["extras"])
+        self._extras.left_out = tuple(state.get("unwatched", ()))
         self._repeats.load_state_dict(state["repeats"])
         self._classic.load_state_dict(state["classic"])
         self._records.load_state_dict(state["records"])
