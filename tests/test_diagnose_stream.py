@@ -23,7 +23,7 @@ from shardward.quarantine.diagnose.config import MonitorConfig
 from shardward.quarantine.diagnose.fragility import fragility
 from shardward.quarantine.diagnose.judged import Judged, judge_log
 from shardward.quarantine.diagnose.replay import detect
-from shardward.quarantine.diagnose.rows import _ends_inside
+from shardward.quarantine.diagnose.rows import _ends_inside, _opening
 from shardward.quarantine.diagnose.signals import read_log
 from shardward.quarantine.diagnose.thinned import Thinned
 
@@ -280,4 +280,4 @@ def test_blocks_of_csv_are_cut_where_no_cell_is_open(seed: int) -> None:
     text = "".join(letters) + "\n"
     *_, last = csv.reader((text + "b\n").splitlines(keepends=True))
 
-    assert _ends_inside(text.encode(), False) == (last != ["b"])
+    assert _ends_inside(text.encode(), False, _opening(",")) == (last != ["b"])

@@ -17,7 +17,7 @@ from ...loader.errors import FormatError
 from .cells import Column, Steps, numbers_of, quoted
 from .columns import canonical_names, is_bookkeeping, renamed
 from .logfile import LogFile
-from .rows import Block, CsvRows, JsonRows, Objects, Rows, Some
+from .rows import Block, CsvRows, JsonRows, Objects, Rows, Some, delimiter
 from .tensorboard import is_event_file, read_scalars
 
 # A pretty-printed trainer_state.json is one object and is held as a whole; no larger file is.
@@ -41,7 +41,7 @@ class LogReader:
     never see it.
 
     Args:
-        log: The open log: CSV, JSON lines, trainer_state.json or a TensorBoard event file.
+        log: The open log: CSV (or TSV), JSON lines, trainer_state.json or a TensorBoard event file.
         chosen: The column to take for a name, where the usual names do not find it.
 
     Raises:
@@ -194,7 +194,8 @@ def _rows(log: LogFile) -> Rows:
     if first[:1] == b"[":
         raise FormatError(f"{log.path} is a JSON array; write one JSON object a line")
     if first[:1] != b"{":
-        return CsvRows(log)
+        header = next(line for line in head.split(b"\n") if line.strip())
+        return CsvRows(log, delimiter(header.decode()))
     return _trainer_state(log, first) or JsonRows(log)
 
 

@@ -22,7 +22,7 @@ from .logfile import LONGEST_LINE, Lines, LogFile
 LARGEST_STEP = 2**62
 MISSING = frozenset({"", "none", "null", "na", "n/a", "-"})
 _ARROW_MISSING = ["", "none", "None", "null", "NULL", "NA", "N/A", "n/a", "-"]
-_OPENING = re.compile(rb'(?:\A(?:\xef\xbb\xbf)?|[,\r\n])"')
+_QUOTED = re.compile(r'(^|[,\t;])"(?:[^"]|"")*(?:"|$)')
 ROWS_AT_ONCE = 1 << 14
 
 Known = Callable[[], str | None]
@@ -114,17 +114,30 @@ class JsonRows:
         return numbers, rows
 
 
-class CsvRows:
-    """Comma-separated cells under a header."""
+def delimiter(header: str) -> str:
+    """Return what separates the cells of a log with this line as its header.
 
-    def __init__(self, log: LogFile) -> None:
-        self._log = log
+    It is the comma or the tab, whichever is there more often outside quotes, and the semicolon
+    where neither is: the rows are not asked, which may write numbers with commas.
+    """
+    bare = _QUOTED.sub(r"\1", header)
+    commas, tabs = bare.count(","), bare.count("\t")
+    if not commas and not tabs and ";" in bare:
+        return ";"
+    return "\t" if tabs > commas else ","
+
+
+class CsvRows:
+    """Cells under a header, separated by commas or by another `delimiter`."""
+
+    def __init__(self, log: LogFile, delimiter: str) -> None:
+        self._log, self._delimiter = log, delimiter
         self.skipped: list[str] = []
 
     def blocks(self, step: Known, left_out: Collection[str]) -> Iterator[Block]:
         """Yield all rows; a last one that is cut off is left out."""
         header: list[str] | None = None
-        for lines in _whole_cells(self._log):
+        for lines in _whole_cells(self._log, self._delimiter):
             if header is None:
                 if lines.data.isspace():
                     continue
@@ -132,12 +145,12 @@ class CsvRows:
                 self._log.widen(len(header))
             block = None
             if (column := step()) is not None and b'"' not in lines.data:
-                block = _by_columns(lines, header, column, left_out)
+                block = _by_columns(lines, header, column, left_out, self._delimiter)
             yield block or self._by_rows(lines, header)
 
     def _header(self, lines: Lines) -> tuple[list[str], Lines]:
         text = io.StringIO(lines.text(), newline="")
-        reader = csv.reader(text, strict=True)
+        reader = csv.reader(text, delimiter=self._delimiter, strict=True)
         try:
             # Blank lines may stand before the header.
             cells = next((cells for cells in reader if any(map(str.strip, cells))), [])
@@ -154,7 +167,7 @@ class CsvRows:
 
     def _by_rows(self, lines: Lines, header: list[str]) -> Block:
         text, before = lines.text(), lines.number - 1
-        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter, strict=True)
         numbers: list[int] = []
         rows: list[list[str]] = []
         try:
@@ -197,14 +210,15 @@ def _block(rows: Sequence[Mapping[str, Any]], numbers: Sequence[int]) -> Block:
     )
 
 
-def _whole_cells(log: LogFile) -> Iterator[Lines]:
+def _whole_cells(log: LogFile, delimiter: str) -> Iterator[Lines]:
     """Yield blocks of lines that end outside quotes."""
+    opening = _opening(delimiter)
     held: list[Lines] = []
     size, inside = 0, False
     for lines in log.blocks():
         held.append(lines)
         size += len(lines.data)
-        inside = _ends_inside(lines.data, inside)
+        inside = _ends_inside(lines.data, inside, opening)
         if not inside or lines.last:
             data = b"".join(each.data for each in held)
             yield Lines(number=held[0].number, data=data, last=lines.last)
@@ -215,7 +229,12 @@ def _whole_cells(log: LogFile) -> Iterator[Lines]:
             )
 
 
-def _ends_inside(data: bytes, inside: bool) -> bool:
+def _opening(delimiter: str) -> re.Pattern[bytes]:
+    """Return what opens a quoted cell."""
+    return re.compile(rb'(?:\A(?:\xef\xbb\xbf)?|[%s\r\n])"' % delimiter.encode())
+
+
+def _ends_inside(data: bytes, inside: bool, opening: re.Pattern[bytes]) -> bool:
     """Return whether whole lines end in a quoted cell, if they begin `inside` one or not.
 
     Only a quote that begins a cell opens it: the one of a 5" disk is a character like others.
@@ -228,14 +247,14 @@ def _ends_inside(data: bytes, inside: bool) -> bool:
                 return True
             inside = data[place : place + 1] == b'"'
             place += inside
-        elif opening := _OPENING.search(data, place):
-            place, inside = opening.end(), True
+        elif opened := opening.search(data, place):
+            place, inside = opened.end(), True
         else:
             return False
 
 
 def _by_columns(
-    lines: Lines, header: list[str], step: str, left_out: Collection[str]
+    lines: Lines, header: list[str], step: str, left_out: Collection[str], delimiter: str
 ) -> Block | None:
     """Return the rows by columns of numbers, None where the rows must be looked at."""
     types = {name: pa.float64() for name in header if name not in left_out} | {step: pa.int64()}
@@ -243,7 +262,7 @@ def _by_columns(
         table = pyarrow.csv.read_csv(
             pa.BufferReader(lines.data),
             read_options=pyarrow.csv.ReadOptions(column_names=header, use_threads=False),
-            parse_options=pyarrow.csv.ParseOptions(quote_char=False),
+            parse_options=pyarrow.csv.ParseOptions(quote_char=False, delimiter=delimiter),
             convert_options=pyarrow.csv.ConvertOptions(
                 column_types=types, include_columns=list(types), null_values=_ARROW_MISSING
             ),
