@@ -10,28 +10,27 @@ from rich.console import Console
 from ..loader.run import Run
 from ..quarantine.ledger import Ledger
 from ..quarantine.respond.checkpoints import ledger_checkpoints
+from ..quarantine.respond.decisions import log_trouble
 from ..quarantine.respond.filing import write_report
 from ..quarantine.respond.incident import Incident, IncidentStore
 from ..quarantine.respond.operations import branch_of_spike
 from ..quarantine.respond.outlets import deliver as deliver_outbox
 from ..quarantine.respond.outlets import outbox
 from ..quarantine.respond.report import describe, outcome
-from ..quarantine.respond.situation import next_command, pace_of, situation
+from ..quarantine.respond.situation import pace_of, situation
 from ..quarantine.respond.stability import SHORT, as_csv, as_markdown
 from ..quarantine.respond.stability import as_json as json_rows
 from ..quarantine.respond.stability import stability_log as log_of
+from ..quarantine.respond.ways import ways_on
 from .incident_acts import ACTS
 from .incident_causes import causes
 from .incident_end import END
 from .incident_exits import EXITS
 from .incident_look import LOOK
-from .incident_options import find
+from .incident_options import find, show_commands
 from .incident_trial import trial
-from .output import acts, clean, emit, json_option, mutation_options, run_option, say, table
+from .output import acts, emit, json_option, mutation_options, run_option, say, table
 from .telling import said_of, undelivered
-
-MOST_COMMAND = 8000
-"""Characters of a command to type; a path may have 4096, and quoting makes it longer."""
 
 
 @click.group()
@@ -57,13 +56,14 @@ def list_(*, run: Path, as_json: bool) -> None:
       shardward incident list --run runs/7b
       shardward incident list --json
     """
-    rows = [_row(each) for each in IncidentStore(Run.open(run).path).all()]
+    opened = Run.open(run)
+    rows = [_row(each) for each in IncidentStore(opened.path).all()]
 
     def render(out: Console) -> None:
         names = ("id", "state", "outcome", "onset", "detected", "opened", "next")
         out.print(table("Incidents", names, [[row[n] for n in names] for row in rows]))
 
-    emit(as_json, {"incidents": rows}, render)
+    emit(as_json, {"incidents": rows, "trouble": _trouble(opened)}, render)
 
 
 def _row(each: Incident) -> dict[str, object]:
@@ -98,7 +98,7 @@ def show(*, incident_id: str, run: Path, as_json: bool) -> None:
         rows = [[e.time[:19], e.actor, describe(e)] for e in events]
         out.print(table(f"{found.id}: {row['state']}", ("time", "who", "what"), rows))
         if row["next"]:
-            out.print(f"next: {next_command(found, opened)}", soft_wrap=True)
+            show_commands(out, ways_on(found, opened))
 
     emit(as_json, {**row, "events": events}, render)
 
@@ -158,11 +158,17 @@ def page(*, incident_id: str, run: Path, as_json: bool) -> None:
         rows = [[name, getattr(shown, name)] for name in names]
         out.print(table(f"{shown.id}: {shown.state}", ("", ""), rows))
         # Not in the table, which would break them: they are for copying.
-        commands = [("next", shown.next), *(("or", each) for each in shown.otherwise)]
-        for name, command in commands:
-            out.print(clean(f"{name}: {command}", limit=MOST_COMMAND), soft_wrap=True)
+        show_commands(out, (shown.next, *shown.otherwise))
 
-    emit(as_json, shown.to_json(), render)
+    emit(as_json, {**shown.to_json(), "trouble": _trouble(opened)}, render)
+
+
+def _trouble(run: Run) -> str | None:
+    """Return what is wrong with the decision log, after saying it on stderr."""
+    trouble = log_trouble(run.path)
+    if trouble is not None:
+        say(f"warning: {trouble}")
+    return trouble
 
 
 @incident.command("stability-log")

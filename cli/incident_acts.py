@@ -11,17 +11,29 @@ from ..loader.errors import UsageError
 from ..quarantine.ledger import Ledger
 from ..quarantine.respond import response
 from ..quarantine.respond.decisions import DecisionLog
+from ..quarantine.respond.incident import Event
 from ..quarantine.respond.narrative import count
 from ..quarantine.respond.operations import (
     HISTORY_STEPS,
     choose_rewind,
     default_watch_plan,
+    skipped_so,
     window_skip,
 )
 from ..quarantine.respond.orders import check_rewind, check_undecided, unrecorded
-from ..quarantine.respond.resume import check_factors
+from ..quarantine.respond.resume import Resume, check_factors
 from ..quarantine.respond.selection import parse_steps
-from .incident_options import Asked, act_options, log_option, read_watch_plan, said, signals
+from ..quarantine.respond.status import Decision
+from ..quarantine.respond.watchplan import WatchPlan
+from .incident_options import (
+    Asked,
+    act_options,
+    done_already,
+    log_option,
+    read_watch_plan,
+    said,
+    signals,
+)
 from .numbers import COUNT, FACTOR, WHOLE
 from .output import manifest_option
 from .respond_options import corpus_of
@@ -47,7 +59,13 @@ def rewind(
       shardward incident rewind INC-0001 --margin 100 --yes
     """
     opened, incident = asked.run, asked.incident
-    incident.check("rewind")
+
+    def same(_: Event) -> bool:
+        plan = response.rewind_plan(incident)
+        return plan.margin == margin and checkpoint in (None, plan.checkpoint.step)
+
+    if done_already(asked, "rewind", same=same):
+        return
     check_undecided(opened, incident)
     with Ledger.open(opened) as ledger:
         plan = choose_rewind(incident, opened, ledger, margin=margin, checkpoint=checkpoint)
@@ -84,22 +102,22 @@ def skip(
       shardward incident skip INC-0001 --no-skip "the learning rate was wrong" --yes
     """
     opened, incident = asked.run, asked.incident
-    incident.check("skip")
     if window and no_skip:
         raise UsageError("--window skips and --no-skip does not; give one of them")
+    if incident.last("skip") is None:
+        incident.check("skip")  # before the steps are looked for
+    decision = _window_skip(asked, window) if window else None
+    if done_already(
+        asked, "skip", same=lambda done: skipped_so(opened, done, decision, no_skip=no_skip)
+    ):
+        return
     corpus = corpus_of(opened, manifest)
-    if window:
-        first, last = parse_steps(window)
-        with Ledger.open(opened) as ledger:
-            decision = window_skip(
-                incident, opened, ledger, first=first, last=last, actor=asked.actor
-            )
     if not asked.does:
         what = f"record that nothing is skipped: {no_skip}" if no_skip else "publish a revision"
-        what += f" that passes over {decision.scope.describe()}" if window else ""
+        what += f" that passes over {decision.scope.describe()}" if decision else ""
         said(asked, done=False, what=what, facts={})
         return
-    if window:
+    if decision:
         DecisionLog(opened.path, manifest=opened.fingerprint).append_once(decision)
     revision = response.skip(incident, opened, corpus, actor=asked.actor, no_skip=no_skip)
     facts = {
@@ -112,6 +130,14 @@ def skip(
         f"passes over {count(len(revision.skips), 'range')} of positions"
     )
     said(asked, done=True, what=what, facts=facts)
+
+
+def _window_skip(asked: Asked, window: str) -> Decision:
+    first, last = parse_steps(window)
+    with Ledger.open(asked.run) as ledger:
+        return window_skip(
+            asked.incident, asked.run, ledger, first=first, last=last, actor=asked.actor
+        )
 
 
 @click.command()
@@ -158,28 +184,27 @@ def resume(
       shardward incident resume INC-0001 --lr-factor 0.5 --watch-length 1000 --yes
     """
     opened, incident = asked.run, asked.incident
-    incident.check("resume")
     check_factors(lr_factor, clip_factor)
+
+    def wanted() -> WatchPlan:
+        if watch_plan is not None:
+            return read_watch_plan(watch_plan)
+        series = signals(opened, log, incident=incident)
+        return default_watch_plan(incident, series, length=watch_length, trend=trend)
+
+    def same(done: Event) -> bool:
+        orders = Resume.from_json(incident.evidence(done, "orders"))
+        factors = (orders.learning_rate_factor, orders.clip_factor) == (lr_factor, clip_factor)
+        return factors and mode in (None, orders.cursor.mode) and orders.watch == wanted()
+
+    if done_already(asked, "resume", same=same):
+        return
     left = unrecorded(incident, opened)
     if left is not None:
         plan, what = left.watch, f"record the orders {left.id}, which stand since {left.created}"
-        changed = (
-            lr_factor not in (1.0, left.learning_rate_factor)
-            or clip_factor not in (1.0, left.clip_factor)
-            or mode not in (None, left.cursor.mode)
-            or (watch_plan is not None and read_watch_plan(watch_plan) != plan)
-        )
-        if changed:
-            raise UsageError(
-                f"the orders {left.id} were written and not recorded, and a trainer may have taken "
-                "them: repeat without options, then reopen the incident to change them"
-            )
-    elif watch_plan is not None:
-        plan, what = read_watch_plan(watch_plan), "write the orders"
+        _refuse_change(left, lr_factor, clip_factor, mode, given=watch_plan)
     else:
-        series = signals(opened, log, incident=incident)
-        plan = default_watch_plan(incident, series, length=watch_length, trend=trend)
-        what = "write the orders"
+        plan, what = wanted(), "write the orders"
     act = asked.does
     if act:
         response.resume(
@@ -194,6 +219,27 @@ def resume(
     what += f"; {plan.describe()}" if plan else "; without a watch"
     facts = {"watch": plan.to_json() if plan else None}
     said(asked, done=act, what=what, facts=facts)
+
+
+def _refuse_change(
+    left: Resume, lr_factor: float, clip_factor: float, mode: str | None, *, given: Path | None
+) -> None:
+    """Refuse other orders than those that were written and not recorded.
+
+    Raises:
+        UsageError: a trainer may have taken them.
+    """
+    changed = (
+        lr_factor not in (1.0, left.learning_rate_factor)
+        or clip_factor not in (1.0, left.clip_factor)
+        or mode not in (None, left.cursor.mode)
+        or (given is not None and read_watch_plan(given) != left.watch)
+    )
+    if changed:
+        raise UsageError(
+            f"the orders {left.id} were written and not recorded, and a trainer may have taken "
+            "them: repeat without options, then reopen the incident to change them"
+        )
 
 
 ACTS = (rewind, skip, resume)

@@ -38,7 +38,15 @@ from ..quarantine.respond.window import Window
 from ..quarantine.respond.window import identify as identify_window
 from ..quarantine.search.findings import Suspect
 from ..quarantine.search.incident_window import IncidentWindow
-from .incident_options import Asked, act_options, history_option, log_option, said, signals
+from .incident_options import (
+    Asked,
+    act_options,
+    done_already,
+    history_option,
+    log_option,
+    said,
+    signals,
+)
 from .numbers import SECONDS, WHOLE
 from .output import acts, emit, json_option, manifest_option, mutation_options, run_option, say
 from .respond_options import actor_option, corpus_of
@@ -175,16 +183,16 @@ def confirm(
     """
     worse = declared(directions)
     opened, incident = asked.run, asked.incident
-    incident.check("confirm")
+    if _confirmed_so(asked, accept, plain=not (outlets or command)):
+        return
     check_outlets(outlets, repository)
     series, event = signals(opened, log, incident=incident), event_of(incident)
-    act = asked.does
     # Refuse before anything is done, as a preview does, what --yes could not carry out.
     specs = {} if command is None else _specs(opened, incident, command)
-    evals = _evaluate(incident, specs, command, timeout) if command and act else {}
+    evals = _evaluate(incident, specs, command, timeout) if command and asked.does else {}
     checklist = checklist_of(event, series, merge_evaluations(evals), worse=worse)
     first, last = max(event.onset - PANEL_STEPS, 0), event.detected + PANEL_STEPS
-    if act:
+    if asked.does:
         response.confirm(
             incident,
             verdict=checklist.verdict,
@@ -198,15 +206,22 @@ def confirm(
             evaluations=evaluations_json(evals, specs, worse),
         )
     what = f"record the checklist: {checklist.verdict}" + _items(checklist)
-    what += f"\n  would first run {command}" if command and not act else ""
+    what += f"\n  would first run {command}" if command and not asked.does else ""
     judged = compared(evals, worse)
     what += _evaluated(judged, worse) if evals else ""
     facts = {**checklist.to_json(), "evaluated": judged}
-    if act:
+    if asked.does:
         sent, told = tell(incident, page_message(incident, opened.run_id), outlets, repository)
         facts.update(sent=sent, undelivered=undelivered(sent))
         what += told
-    said(asked, done=act, what=what, facts=facts)
+    said(asked, done=asked.does, what=what, facts=facts)
+
+
+def _confirmed_so(asked: Asked, accept: str | None, *, plain: bool) -> bool:
+    """Return whether it was confirmed so already; to evaluate or to tell others is more."""
+    return done_already(
+        asked, "confirm", same=lambda done: plain and done.summary["accepted"] == accept
+    )
 
 
 def _items(checklist: Checklist) -> str:
@@ -271,9 +286,14 @@ def identify(
       shardward incident identify INC-0001 --steps 41230-41240 --controls 8 --yes
     """
     opened, incident = asked.run, asked.incident
-    incident.check("identify")
-    event, corpus = event_of(incident), corpus_of(opened, manifest)
+    event = event_of(incident)
     first, last = parse_steps(steps) if steps else (event.onset, max(event.detected, event.onset))
+    wanted = (first, last)
+    if done_already(
+        asked, "identify", same=lambda e: (e.summary["first"], e.summary["last"]) == wanted
+    ):
+        return
+    corpus = corpus_of(opened, manifest)
     with Ledger.open(opened) as ledger:
         source = on_branch_of(incident, opened, ledger)
         window = identify_window(source, corpus, first=first, last=last, controls=controls)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -17,15 +17,18 @@ from ..quarantine.diagnose.series import Series
 from ..quarantine.diagnose.signals import read_series
 from ..quarantine.ledger import Ledger
 from ..quarantine.respond.acquittal import HISTORY_DOCUMENTS
-from ..quarantine.respond.incident import Incident, IncidentStore
+from ..quarantine.respond.incident import Event, Incident, IncidentStore
 from ..quarantine.respond.operations import branch_of_spike
-from ..quarantine.respond.situation import next_command
+from ..quarantine.respond.report import describe
 from ..quarantine.respond.telemetry import ledger_series, standing
 from ..quarantine.respond.watchplan import WatchPlan
+from ..quarantine.respond.ways import ways_on
 from .output import acts, clean, emit, json_option, mutation_options, run_option
 from .respond_options import actor_option
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+MOST_COMMAND = 8000
+"""Characters of a command to type; a path may have 4096, and quoting makes it longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,9 +129,32 @@ def said(asked: Asked, *, done: bool, what: str, facts: Mapping[str, Any]) -> No
         for line in text.split("\n"):
             out.print(clean(line, limit=400))
         if done:
-            out.print(f"next: {next_command(incident, run)}", soft_wrap=True)
+            show_commands(out, ways_on(incident, run))
 
     emit(asked.as_json, {**base, **facts}, render)
+
+
+def done_already(asked: Asked, act: str, *, same: Callable[[Event], bool]) -> bool:
+    """Say what was done where this round records `act` of the same request; return whether it does.
+
+    A process that died after its last write, or whose answer was lost, is typed again. Another
+    request is refused like any act out of order (IncidentError).
+    """
+    incident = asked.incident
+    event, closed = incident.last(act), incident.case().closed
+    if event is None or closed or not same(event):
+        incident.check(act)
+        return False
+    facts = {"already": True, "time": event.time, "actor": event.actor, **event.summary}
+    said(asked, done=True, what=f"done already, {event.time[:19]}: {describe(event)}", facts=facts)
+    return True
+
+
+def show_commands(out: Console, commands: Sequence[str]) -> None:
+    """Print commands to copy: the first as the next one, the others as what may be done instead."""
+    for index, command in enumerate(commands):
+        line = f"{'or' if index else 'next'}: {command}"
+        out.print(clean(line, limit=MOST_COMMAND), soft_wrap=True)
 
 
 def read_watch_plan(path: Path) -> WatchPlan:

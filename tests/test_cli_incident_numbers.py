@@ -211,7 +211,7 @@ def test_a_factor_that_nothing_can_be_multiplied_by_is_refused_in_the_preview_to
     ):
         for more in ((), ("--yes",)):
             result = desk.type(*words, *more)
-            assert (result.exit_code, "must be a positive number" in result.stderr) == (1, True)
+            assert (result.exit_code, f"'{words[-2]}'" in result.stderr) == (2, True)
 
 
 def test_a_factor_without_orders_and_an_empty_reason_are_refused_in_the_preview_too(

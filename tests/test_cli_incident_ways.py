@@ -267,3 +267,119 @@ def test_a_rebuild_of_a_run_whose_log_was_edited_is_refused(desk: Desk, tmp_path
 
     assert result.exit_code == 5
     assert not (tmp_path / "out").exists()
+
+
+def commands(shown: str) -> list[str]:
+    """Return the commands that an act named when it was done, the next step first."""
+    lines = shown.splitlines()
+    first = next(index for index, line in enumerate(lines) if line.startswith("next: "))
+    assert all(line.startswith("or: ") for line in lines[first + 1 :])
+    return [line.partition(": ")[2] for line in lines[first:]]
+
+
+def test_the_exits_are_named_after_an_answer_that_does_not_confirm(
+    desk: Desk, tmp_path: Path
+) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("step,loss\n" + "".join(f"{step},3.0\n" for step in range(1, 70)))
+    desk.json("open", "--onset", "60", "--yes")
+
+    named = commands(desk.type("confirm", "INC-0001", "--log", str(log), "--yes").stdout)
+
+    assert named == commands(desk.type("show", "INC-0001").stdout)
+    assert [" ".join(each.split()[2:6]) for each in named] == [
+        'confirm INC-0001 --accept "WHY"',
+        'dismiss INC-0001 --reason "WHY"',
+        'recover INC-0001 --reason "WHY"',
+        'escalate INC-0001 --reason "WHY"',
+    ]
+
+
+def test_a_decision_is_named_before_the_skip_that_would_publish_it(desk: Desk) -> None:
+    desk.go("identify")
+    rewound = commands(desk.type("rewind", "INC-0001", "--yes").stdout)
+    path = f"--run {desk.run.path}"
+
+    assert rewound[0] == f"shardward incident skip INC-0001 --window 60-62 {path} --yes"
+    assert rewound[1] == f'shardward incident skip INC-0001 --no-skip "WHY" {path}'
+    desk_incident(desk).attach("suspects", {"suspects": SUSPECTS}, actor="kim")
+    named = commands(desk.type("show", "INC-0001").stdout)
+    wanted = '--suspects --incident INC-0001 --expect 1 --reason "WHY"'
+    assert named[0] == f"shardward quarantine add {wanted} {path}"
+    assert named[1] == f"shardward incident skip INC-0001 --window 60-62 {path}"
+    assert shardward_words([*shlex.split(named[0])[1:], "--yes"]).exit_code == 0
+    assert commands(desk.type("show", "INC-0001").stdout) == [
+        f"shardward incident skip INC-0001 {path} --yes"
+    ]
+
+
+SUSPECTS = [{"doc": 7, "verdict": True, "reasons": ["junk"]}]
+
+
+def test_every_next_command_can_be_typed_as_it_stands(desk: Desk) -> None:
+    shown = desk.type("open", "--onset", "60", "--detected", "62", "--yes").stdout
+    for act in ("confirm", "identify", "rewind", "skip", "resume"):
+        words = shlex.split(commands(shown)[0])[1:]
+        assert words[:2] == ["incident", act]
+        result = shardward_words(words)
+        assert result.exit_code == 0, result.output
+        shown = result.stdout
+
+    assert desk_incident(desk).case().state == "resumed"
+
+
+SAME = {
+    "confirm": (),
+    "identify": (),
+    "rewind": (),
+    "skip": ("--window", "60-65"),
+    "resume": ("--watch-length", "12"),
+}
+OTHER = {
+    "confirm": ("--accept", "seen by hand"),
+    "identify": ("--steps", "60-61"),
+    "rewind": ("--margin", "20"),
+    "skip": ("--no-skip", "the rate"),
+    "resume": ("--watch-length", "12", "--lr-factor", "0.5"),
+}
+
+
+@pytest.mark.parametrize("act", SAME)
+def test_an_act_that_was_recorded_may_be_typed_again_and_no_other(desk: Desk, act: str) -> None:
+    desk.go(act)
+    events = desk_incident(desk).events()
+
+    shown = desk.type(act, "INC-0001", *SAME[act], "--yes")
+    told = desk.json(act, "INC-0001", *SAME[act])
+    refused = desk.type(act, "INC-0001", *OTHER[act], "--yes")
+
+    assert (shown.exit_code, "INC-0001: done already, 20" in shown.stdout) == (0, True)
+    assert commands(shown.stdout) == commands(desk.type("show", "INC-0001").stdout)
+    assert (told["done"], told["already"]) == (True, True)
+    assert (refused.exit_code, f"{act} is done and its evidence" in refused.stderr) == (1, True)
+    assert desk_incident(desk).events() == events
+
+
+def test_a_skip_is_another_one_when_more_was_decided_since(desk: Desk) -> None:
+    desk.go("skip")
+    desk.quarantine("add", "--doc", "3", "--reason", "junk")
+
+    for words in (("--window", "60-65"), ()):
+        assert desk.type("skip", "INC-0001", *words, "--yes").exit_code == 1
+    assert desk.type("skip", "INC-0001", "--window", "60-61", "--yes").exit_code == 1
+
+
+@pytest.mark.parametrize("damage", ["edited", "gone"])
+def test_the_page_and_the_list_are_shown_and_tell_of_a_damaged_decision_log(
+    desk: Desk, damage: str
+) -> None:
+    desk.go("skip")
+    assert (desk.json("list")["trouble"], desk.type("page", "INC-0001").stderr) == (None, "")
+    log = desk.run.path / "decisions.log"
+    edited = log.read_bytes().replace(b"INC-0001", b"INC-0002")
+    log.write_bytes(edited) if damage == "edited" else log.unlink()
+
+    for words in (("page", "INC-0001"), ("list",)):
+        shown = desk.type(*words)
+        assert (shown.exit_code, "restore decisions.log" in shown.stderr) == (0, True)
+        assert "restore decisions.log" in desk.json(*words)["trouble"]

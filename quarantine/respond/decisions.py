@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ...loader.errors import DecisionError, FormatError, IntegrityError, NotFound
+from ...loader.errors import DecisionError, FormatError, IntegrityError, MismatchError, NotFound
 from ...loader.formats import canonical_json, sha256_hex
 from .anchors import Anchor, newest_anchors, read_anchors
 from .chain import ChainFile, ChainHead, ChainState, clock_jumps
@@ -194,6 +194,18 @@ class DecisionLog:
                 f"{last.sequence} while you looked at number {seen.count}; look again and retry",
                 newer,
             )
+
+
+def log_trouble(run_path: Path) -> str | None:
+    """Return in words what is wrong with the decision log of the run at `run_path`, or None.
+
+    For screens that must be shown all the same: it is edited, cut, gone, or no log at all.
+    """
+    try:
+        DecisionLog(run_path).entries()
+    except (IntegrityError, FormatError, MismatchError) as error:
+        return str(error)
+    return None
 
 
 def entry_json(entry: Entry) -> dict[str, Any]:

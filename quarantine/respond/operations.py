@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 from ...loader.cursor import Cursor
 from ...loader.errors import IncidentError, NotFound
 from ..diagnose.config import MonitorConfig
-from ..diagnose.events import Event
+from ..diagnose.events import Event as Page
 from ..diagnose.replay import detect
 from ..diagnose.series import Series
 from .checkpoints import ledger_checkpoints, start_of, without_lost
+from .decisions import DecisionLog
 from .orders import begun_rewind
 from .response import rewind_plan
+from .revisions import load_revision
 from .rewind import Checkpoint, RewindPlan, plan_rewind
 from .selection import skip_scope
 from .status import Decision
@@ -24,14 +26,14 @@ from .watchplan import WatchPlan, generate_watch_plan
 if TYPE_CHECKING:
     from ...loader.run import Run
     from ..ledger.ledger import Ledger
-    from .incident import Incident
+    from .incident import Event, Incident
 
 HISTORY_STEPS = 400
 FEWEST_POINTS = 16
 SHORTEST_RUN = 64
 
 
-def newest_page(series: Mapping[str, Series], *, short_run: bool = False) -> Event:
+def newest_page(series: Mapping[str, Series], *, short_run: bool = False) -> Page:
     """Return the newest event of the monitor that calls a person.
 
     Raises:
@@ -158,6 +160,25 @@ def window_skip(
         actor=actor,
         incident=incident.id,
     )
+
+
+def skipped_so(run: Run, done: Event, window: Decision | None, *, no_skip: str | None) -> bool:
+    """Return whether the recorded skip `done` is what the same words would do now.
+
+    Args:
+        run: that it is of.
+        done: the act.
+        window: a decision of `window_skip` that was asked for.
+        no_skip: why nothing was to be left out.
+    """
+    if done.summary["no_skip"] != no_skip:
+        return False
+    log = DecisionLog(run.path, manifest=run.fingerprint)
+    if window is not None and log.standing(window) is None:
+        return False
+    revision = load_revision(run.path, done.summary["revision"], manifest=run.fingerprint)
+    newer = log.entries()[revision.decisions_count :]
+    return no_skip is not None or all(e.decision.action == "suspect" for e in newer)
 
 
 def default_watch_plan(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ...loader.errors import IncidentError
 from ...loader.lineage import owner
 from .checkpoints import start_of
-from .machine import ways_out
 from .narrative import count
 from .operations import branch_of_spike
 from .rewind import Checkpoint, plan_rewind
+from .ways import next_command, other_commands
 
 if TYPE_CHECKING:
     from ...loader.run import Run
@@ -103,24 +102,6 @@ def situation(
         else f"going back to step {target} repeats {lost} steps{_cost(lost, pace)}",
         next=next_command(incident, run),
         otherwise=other_commands(incident, run),
-    )
-
-
-def next_command(incident: Incident, run: Run) -> str:
-    """Return the command for the next step of the response."""
-    step = incident.case().next_step
-    if step is None:
-        return f"shardward incident show {incident.id} --run {shlex.quote(str(run.path))}"
-    return f"shardward incident {step} {incident.id} --run {shlex.quote(str(run.path))}"
-
-
-def other_commands(incident: Incident, run: Run) -> tuple[str, ...]:
-    """Return the commands for what else the order of the response allows now."""
-    words = {act: f'{act} {incident.id} --reason "WHY"' for act in ways_out(incident.case())}
-    if incident.case().next_step == "confirm" and incident.last("attempt") is not None:
-        words = {"confirm": f'confirm {incident.id} --accept "WHY"', **words}
-    return tuple(
-        f"shardward incident {each} --run {shlex.quote(str(run.path))}" for each in words.values()
     )
 
 
