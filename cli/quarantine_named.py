@@ -15,7 +15,7 @@ from ..quarantine.respond.findings import grounds_of, read_findings
 from ..quarantine.respond.incident import IncidentStore
 from ..quarantine.respond.on_branch import source_of_steps
 from ..quarantine.respond.scopes import Scope
-from ..quarantine.respond.selection import Selection, parse_steps, select
+from ..quarantine.respond.selection import Selection, check_positions, parse_steps, select
 from ..quarantine.respond.suspects import suspect_reasons
 from .numbers import COUNT, WHOLE
 from .output import say
@@ -70,7 +70,10 @@ def scope_of(
     if selection.steps is None:
         if branch is not None:
             raise UsageError("--branch says which steps are meant; give it with --steps")
-        return select(selection, corpus, plan_id=run.plan_id)
+        scope = select(selection, corpus, plan_id=run.plan_id)
+        if not give_back:
+            check_positions(scope, run.plan(), corpus)
+        return scope
     spike = IncidentStore(run.path).get(incident) if incident and branch is None else None
     with Ledger.open(run) as ledger:
         first, last = parse_steps(selection.steps)

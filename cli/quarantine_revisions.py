@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from ..quarantine.respond.status import Decision
 from .numbers import COUNT, SCORE, WHOLE
 from .output import (
     acts,
+    clean,
     emit,
     json_option,
     manifest_option,
@@ -46,6 +48,9 @@ from .output import (
     table,
 )
 from .respond_options import Deciding, check_incident, corpus_of, decide, decision_options
+
+MOST_ADDRESS = 8000
+"""Characters of an address, and of the command that fetches from it."""
 
 
 @click.command("diff")
@@ -228,6 +233,8 @@ def publish_(
             f"{len(changed.added)} more, {len(changed.released)} let in again"
             + ("" if act else "; say --yes to publish it")
         )
+        if address is not None:
+            _say_where(out, address, str(url), published)
         if counted.left:
             epochs = ", ".join(map(str, counted.left))
             out.print(
@@ -235,6 +242,13 @@ def publish_(
             )
 
     emit(as_json, payload, render)
+
+
+def _say_where(out: Console, address: str, url: str, revision: Revision) -> None:
+    words = ["shardward", "quarantine", "pull", url, str(revision.number)]
+    fetch = shlex.join([*words, "--digest", revision.digest])
+    for line in (f"it is at {address}", f"fetch it by: {fetch}"):
+        out.print(clean(line, limit=MOST_ADDRESS), soft_wrap=True)
 
 
 def _count(run: Run, corpus: Manifest, revision: Revision, *, everything: bool) -> Counted:

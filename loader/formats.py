@@ -34,10 +34,17 @@ def parse_json(data: bytes, *, where: str) -> dict[str, Any]:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:  # also thousands of digits, or of brackets
-        raise FormatError(f"{where} is not valid JSON ({error}); restore it from a copy") from error
+        fault = json_fault(error)
+        raise FormatError(f"{where} is not valid JSON ({fault}); restore it from a copy") from error
     if not isinstance(value, dict):
         raise FormatError(f"{where} holds a {type(value).__name__}, not a JSON object")
     return value
+
+
+def json_fault(error: Exception) -> str:
+    """Return why text is no JSON, of a number too long to be read in words of ours."""
+    too_long = type(error) is ValueError  # bad JSON and bad UTF-8 have errors of their own
+    return "a number has too many digits" if too_long else str(error)
 
 
 def check_format(value: Json, *, name: str, version: int, where: str) -> None:

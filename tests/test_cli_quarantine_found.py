@@ -116,6 +116,7 @@ def test_a_bulk_decision_keeps_the_ground_of_each_document_it_names(
         ('{"schema_version": 1, "manifest": "abc", "hits": [{"doc": 3}]}', "is about corpus abc"),
         ("[" * 100_000, "line 1 is no finding"),
         ('{"doc": 3, "score": 1' + "0" * 400 + "}", "line 1: score is 1000"),
+        ('{"doc": 1' + "0" * 5000 + "}", "is no finding (a number has too many digits)"),
         ('{"doc": 3, "verdict": "no"}', "verdict is 'no', not true or false"),
         ('{"doc": 3, "manifest": "abc"}', "line 1 is about corpus abc"),
         ('{"schema_version": 9, "hits": [{"doc": 3}]}', "schema_version 9, this release reads 1"),
@@ -177,3 +178,17 @@ def test_the_first_document_and_a_score_of_nothing_are_shown_as_numbers(
 
     cells = [cell.strip() for cell in row.split("│")[1:-1]]
     assert cells == ["1", "copy", "0", "copy", "0"]
+
+
+def test_a_ground_that_fills_the_decision_log_is_refused(run: Run, tmp_path: Path) -> None:
+    found = tmp_path / "f.jsonl"
+    words = ("add", "--from", str(found), "--reason", "x", "--expect", "1", "--yes")
+    found.write_text(json.dumps({"doc": 3, "evidence": "x" * (64 << 10)}))
+
+    refused = quarantine(run, *words)
+    found.write_text(json.dumps({"doc": 3, "evidence": "x" * (63 << 10)}))
+    taken = quarantine(run, *words)
+
+    assert refused.exit_code == 1
+    assert "what document 3 was found by has 655" in refused.stderr
+    assert taken.exit_code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from click.testing import CliRunner, Result
 from helpers_respond import make_corpus, make_run, text_of
 
 from shardward.cli.main import cli
+from shardward.loader.order import EpochOrder, Layout
 from shardward.quarantine.respond.incident import IncidentStore
 
 
@@ -200,3 +202,32 @@ def test_a_bulk_decision_is_shown_with_its_count_before_it_is_made(desk: Desk) -
     shown = desk.type("bulk", "--source", "de", "--reason", "stubs", "--dry-run")
 
     assert "20 documents; say --yes" in shown.output
+
+
+def test_positions_beyond_the_end_of_the_epoch_are_refused(desk: Desk) -> None:
+    order = EpochOrder(Layout(desk.run.plan(), desk.manifest.geometry(), desk.manifest.lengths), 0)
+    last = order.positions
+    words = ("--reason", "spike", "--yes")
+
+    refused = desk.type("add", "--positions", f"0:{last - 1}-{last + 1}", *words)
+
+    assert refused.exit_code == 1
+    assert f"epoch 0 has {last} positions" in refused.stderr
+    assert desk.type("add", "--positions", f"0:{last - 1}-{last}", *words).exit_code == 0
+
+
+def test_publishing_elsewhere_names_the_command_that_fetches_it(desk: Desk, tmp_path: Path) -> None:
+    desk.add(3)
+    (tmp_path / "b").mkdir()
+    other = make_run(tmp_path / "b", desk.manifest)
+
+    shown = desk.type("publish", "--to", str(tmp_path / "a store"), "--yes").stdout.splitlines()
+
+    known = desk.json("publish", "--to", str(tmp_path / "a store"), "--yes")
+    assert f"it is at {known['address']}" in shown
+    [line] = [each for each in shown if each.startswith("fetch it by: ")]
+    words = shlex.split(line.partition(": ")[2])
+    assert words[-2:] == ["--digest", known["digest"]]
+    pulled = CliRunner().invoke(cli, [*words[1:], "--run", str(other.path)])
+    assert pulled.exit_code == 0, pulled.output
+    assert [path.suffix for path in (other.path / "revisions").iterdir()].count(".json") == 1

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...loader.errors import FormatError, MismatchError
+from ...loader.formats import json_fault
 from .corpus import check_documents
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ SCHEMA_VERSION = 1
 """Version of what scan and similar print."""
 MOST_NESTED = 16
 MOST_QUOTED = 60
+MOST_GROUND = 64 << 10
+"""Bytes of JSON that the ground of one document may have; a decision keeps it for ever."""
 Json = dict[str, Any]
 _KEPT = ("score", "detector", "version", "family", "kind", "query_doc", "loss", "spans", "evidence")
 
@@ -46,6 +49,8 @@ def read_findings(path: Path, manifest: Manifest) -> list[Json]:
     raw = path.read_bytes()
     whole = _printed(raw, path, manifest)
     found = list(_lines(raw, path, manifest) if whole is None else whole)
+    for each in found:
+        _check_size(each, path)
     check_documents(manifest, np.array([each["doc"] for each in found], np.int64))
     return found
 
@@ -130,7 +135,7 @@ def _lines(raw: bytes, path: Path, manifest: Manifest) -> Iterator[Json]:
         try:
             finding = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise FormatError(f"{where} is no finding ({error})") from error
+            raise FormatError(f"{where} is no finding ({json_fault(error)})") from error
         yield _checked(finding, manifest, where)
 
 
@@ -185,6 +190,15 @@ def _check_kept(value: object, where: str) -> None:
         if not level:
             return
     raise FormatError(f"{where} is nested over {MOST_NESTED} deep; leave it out")
+
+
+def _check_size(finding: Json, path: Path) -> None:
+    size = len(json.dumps({name: finding[name] for name in _KEPT if name in finding}))
+    if size > MOST_GROUND:
+        raise FormatError(
+            f"{path}: what document {finding['doc']} was found by has {size} bytes as JSON, over "
+            f"the {MOST_GROUND} that a decision keeps for each; shorten its spans and evidence"
+        )
 
 
 def _short(value: object) -> str:

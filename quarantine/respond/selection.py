@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from ...loader.errors import NotFound, UsageError
+from ...loader.order import EpochOrder, Layout
 from .corpus import (
     check_documents,
     content_scope,
@@ -21,6 +22,7 @@ from .window import StepSource
 
 if TYPE_CHECKING:
     from ...loader.manifest import Manifest
+    from ...loader.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +126,24 @@ def parse_positions(text: str, plan_id: str) -> PositionRange:
         return PositionRange(plan_id=plan_id, epoch=int(epoch or 0), start=int(start), end=int(end))
     except ValueError as error:
         raise UsageError(f"positions {text!r} are no range; write EPOCH:START-END") from error
+
+
+def check_positions(scope: Scope, plan: Plan, manifest: Manifest) -> None:
+    """Refuse ranges that go beyond the end of their epoch: nothing there could be passed over.
+
+    Raises:
+        NotFound: the message names the last position.
+    """
+    if not scope.ranges:
+        return
+    layout = Layout(plan, manifest.geometry(), manifest.lengths)
+    for each in scope.ranges:
+        positions = EpochOrder(layout, each.epoch).positions
+        if each.end > positions:
+            raise NotFound(
+                f"epoch {each.epoch} has {positions} positions, so {each.start}-{each.end} go "
+                f"beyond its end; name positions up to {positions}, which is not included"
+            )
 
 
 def parse_steps(text: str) -> tuple[int, int]:
