@@ -85,7 +85,7 @@ def check(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """List the events of a log: CSV, JSON lines, trainer_state.json or a TensorBoard file.
+    """List the events of a log: CSV, TSV, JSON lines, trainer_state.json or a TensorBoard file.
 
     Exits 3 when an event pages (a spike, a divergence, a loss that is not finite), so that a
     job can be gated on it.
