@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from codecs import getincrementaldecoder
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from ...loader.errors import CorpusError
 
 SLICE_ROWS = 1 << 16
+PART_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +38,20 @@ class TextChunk:
         """Return the bytes of one row without a copy."""
         return self.data[int(self.offsets[row]) : int(self.offsets[row + 1])]
 
-    def text(self, row: int) -> str:
-        """Return one row as text; what is not UTF-8 becomes U+FFFD."""
-        return self.raw(row).decode("utf-8", "replace")
+    def text(self, row: int, most: int | None = None) -> str:
+        """Return one row as text, or what its first `most` bytes hold; not UTF-8 is U+FFFD."""
+        view = self.view(row)
+        end = len(view) if most is None else min(most, len(view))
+        while 0 < end < len(view) and view[end] & 0xC0 == 0x80:
+            end -= 1  # a character is not cut
+        return view[:end].tobytes().decode("utf-8", "replace")
+
+    def characters(self, row: int) -> int:
+        """Return the length of `text(row)`, without holding it."""
+        decoder, view = getincrementaldecoder("utf-8")("replace"), self.view(row)
+        starts = range(0, len(view), PART_BYTES)
+        read = sum(len(decoder.decode(view[at : at + PART_BYTES].data)) for at in starts)
+        return read + len(decoder.decode(b"", final=True))
 
 
 def text_chunks(column: Any) -> Iterator[TextChunk]:
@@ -55,7 +68,7 @@ def text_chunks(column: Any) -> Iterator[TextChunk]:
         yield from _array_chunks(array)
 
 
-def chunk_of(texts: list[bytes]) -> TextChunk:
+def chunk_of(texts: Sequence[bytes | memoryview]) -> TextChunk:
     """Return a chunk holding `texts`."""
     sizes = np.fromiter((len(text) for text in texts), dtype=np.int64, count=len(texts))
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])

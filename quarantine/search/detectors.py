@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,10 @@ from .findings import DECISIVE, Finding, Suspect
 from .opinions import Failure, Panel
 from .rules import BUILT_IN
 from .spans import SEARCHED
+
+MOST_READ = 4 << 20
+"""Bytes of a text that text detectors are given, whose memory grows by what they read."""
+_ONLY_HEAD = f"of the text's first {MOST_READ >> 20} MiB, which alone were read"
 
 __all__ = ["Finding", "Suspect", "detect_chunk", "detect_documents"]
 
@@ -73,11 +78,17 @@ def detect_chunk(
 def panel_findings(
     chunk: TextChunk, docs: NDArray[np.int64], sources: Sequence[str], panel: Panel
 ) -> tuple[list[Finding], list[Failure]]:
-    """Return the findings of text detectors over one chunk, and what went wrong."""
+    """Return the findings of text detectors over one chunk, and what went wrong.
+
+    Of a longer text they are given its first MOST_READ bytes, and their reasons say so.
+    """
     found: list[Finding] = []
     failures: list[Failure] = []
     for row, doc in enumerate(docs.tolist()):
-        findings, failed = panel.examine(doc, chunk.text(row), sources[row])
+        text = chunk.text(row, MOST_READ)
+        findings, failed = panel.examine(doc, text, sources[row])
+        if len(chunk.view(row)) > MOST_READ:
+            findings = [replace(f, reason=f"{f.reason} ({_ONLY_HEAD})") for f in findings]
         found.extend(findings)
         failures.extend(failed)
     return found, failures

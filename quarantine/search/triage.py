@@ -21,7 +21,7 @@ from .detectors import detect_chunk, panel_findings
 from .features import measure
 from .findings import DECISIVE, Finding, Suspect
 from .foreign import ForeignFailure, foreign
-from .language import UnusualLanguage, installed_model, usual_languages
+from .language import READ, UnusualLanguage, installed_model, usual_languages
 from .near import Pair, pairs_within
 from .opinions import Failure, Panel, merged, panel
 from .similar import warn_of
@@ -77,8 +77,8 @@ def triage(
     weighed = list(zip(found, weights, strict=True))
     if len(window_ids) <= MOST_COMPARED:
         nearby = max(0, MOST_COMPARED - len(window_ids))
-        texts = [window.raw(row) for row in range(len(window))]
-        texts += [controls.raw(row) for row in range(min(nearby, len(controls)))]
+        texts = [window.view(row).data for row in range(len(window))]
+        texts += [controls.view(row).data for row in range(min(nearby, len(controls)))]
         near = copies(chunk_of(texts), np.concatenate([window_ids, control_ids]), len(window_ids))
         weighed += [(finding, finding.score) for finding in near]
     sources = dict(zip(window_ids.tolist(), names, strict=True))
@@ -93,7 +93,7 @@ def _panel(controls: TextChunk, sources: Sequence[str]) -> Panel:
             identify = installed_model()
             if identify is None:
                 return known
-            texts = [controls.text(row) for row in range(len(controls))]
+            texts = [controls.text(row, 4 * READ) for row in range(len(controls))]
             usual = usual_languages(texts, sources, identify)
     except ForeignFailure as error:
         return replace(known, problems=(*known.problems, f"no languages: {error}"))
@@ -136,7 +136,7 @@ def copies(
         ]
         best = max(tallies, key=lambda tally: tally.score)
         if best.score > 0:
-            found.append(_copy_finding(row, best, docs, len(chunk.text(row))))
+            found.append(_copy_finding(row, best, docs, chunk.characters(row)))
     return found
 
 
