@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 
+from .closing import Closing
 from .errors import NotFound, ShardwardError
 from .files import sync_directory
 from .journal_frame import Frame, Prepared, Scan, scan, seal
@@ -39,7 +39,7 @@ class JournalContent:
     torn: int
 
 
-class JournalWriter:
+class JournalWriter(Closing):
     """Appends frames to one journal file.
 
     Args:
@@ -170,17 +170,6 @@ class JournalWriter:
             self._handle = -1
             if self._on_close is not None:
                 self._on_close()
-
-    def __enter__(self) -> JournalWriter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _sync_in_groups(self, seconds: float) -> None:
         while not self._closing.wait(seconds):

@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 from .batch import Batch
+from .closing import Closing
 from .cursor import Cursor, Mode
 from .cursor_check import check_recorded
 from .dropped import close_when_dropped
@@ -49,7 +49,7 @@ from .transformed import transformed
 from .walk import EpochEnd, Place
 
 
-class ShardLoader:
+class ShardLoader(Closing):
     """An iterator of `Batch`, one per micro-batch.
 
     It passes once over what lies between its cursor and the end of the last epoch. A step is
@@ -381,17 +381,6 @@ class ShardLoader:
         self._reader.close()
         self._micro_batches = iter(())
         self._recorder.close()
-
-    def __enter__(self) -> ShardLoader:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _spoil(self, why: ShardwardError) -> None:
         self._failure = why

@@ -3,6 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from helpers_outlets import Receiver
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # xdist workers share the cores
 os.environ.setdefault("MPLBACKEND", "Agg")
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """A server on the loopback that plays the receivers of messages."""
+    from helpers_outlets import Receiver  # noqa: PLC0415 - few tests need what it imports
+
+    running = Receiver()
+    yield running
+    running.close()

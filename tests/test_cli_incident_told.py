@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -23,13 +22,6 @@ from shardward.quarantine.respond.status import Decision, active_skips
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path, make_corpus(tmp_path, documents=300, group=10))
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    running = Receiver()
-    yield running
-    running.close()
 
 
 def test_a_person_is_called_when_it_opens_and_is_confirmed_and_told_when_it_is_filed(

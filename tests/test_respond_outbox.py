@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,6 @@ from shardward.quarantine.respond.incident import Incident, IncidentStore
 from shardward.quarantine.respond.outlets import Delivery, deliver, outbox, page_message, post
 from shardward.quarantine.respond.sending import Reply
 from shardward.quarantine.respond.side_by_side import side_by_side
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    running = Receiver()
-    yield running
-    running.close()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -19,13 +19,6 @@ from shardward.quarantine.respond import sending
 from shardward.quarantine.respond.incident import Incident, IncidentStore
 from shardward.quarantine.respond.outlets import deliver, post
 from shardward.schemas import load_schema
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    running = Receiver()
-    yield running
-    running.close()
 
 
 @pytest.fixture

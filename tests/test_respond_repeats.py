@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,6 @@ from helpers_outlets import Receiver, message, quiet, secrets
 
 from shardward.quarantine.respond.incident import Incident, IncidentStore
 from shardward.quarantine.respond.outlets import deliver, post
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    running = Receiver()
-    yield running
-    running.close()
 
 
 @pytest.fixture

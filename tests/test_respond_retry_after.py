@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler
@@ -13,13 +13,6 @@ from helpers_outlets import Receiver, message, secrets
 
 from shardward.quarantine.respond.incident import Incident, IncidentStore
 from shardward.quarantine.respond.outlets import deliver, post
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    running = Receiver()
-    yield running
-    running.close()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -57,12 +58,12 @@ class ShardReader(Protocol):
         """Let go of the file."""
 
 
-class WholeBlocks:
+class WholeBlocks(ABC):
     """`slices` for formats that decode a block at once."""
 
+    @abstractmethod
     def read(self, span: Span, columns: Sequence[str]) -> pa.Table:
         """Return columns of one block; see `ShardReader`."""
-        raise NotImplementedError
 
     def slices(self, span: Span, column: str, rows: int) -> Iterator[pa.Array]:
         """Yield the column as it was decoded, whatever `rows` says."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-import threading
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
+from concurrent.futures import wait
 
+from ...loader.aside import aside
 from .evidence import HardwareSign
 
 _LINE = re.compile(r"^(\w+)\{(.*)\}\s+(\S+)")
@@ -111,32 +112,19 @@ class _Reading:
     """
 
     def __init__(self, source: Callable[[], Counters]) -> None:
-        self._source = source
-        self._answer: Counters = {}
-        self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name="counters", daemon=True)
+        self._thread, self._answer = aside(source, "counters")
         self._thread.start()
 
     @property
     def is_open(self) -> bool:
         """Whether the source has not answered yet."""
-        return self._thread.is_alive()
+        return not self._answer.done()
 
     def answer(self, seconds: float) -> Counters:
         """Return what the source answers within `seconds`; raises what it raises."""
-        self._thread.join(seconds)
-        if self._thread.is_alive():
+        if wait([self._answer], seconds).not_done:
             raise TimeoutError(f"it took longer than {seconds:g} s")
-        if self._error is not None:
-            raise self._error
-        return self._answer
-
-    def _run(self) -> None:
-        try:
-            self._answer = self._source()
-        # Whatever a driver raises, it is raised again where the answer is asked for.
-        except Exception as error:
-            self._error = error
+        return self._answer.result()
 
 
 class HardwareWatch:

@@ -12,9 +12,9 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO
 
+from ...loader.closing import Closing
 from ...loader.errors import FormatError, NotFound
 
 BLOCK = 1 << 18
@@ -41,7 +41,7 @@ class Lines:
         return self.data.decode()
 
 
-class LogFile:
+class LogFile(Closing):
     """An open log; a context manager.
 
     Raises:
@@ -61,15 +61,8 @@ class LogFile:
         """Read larger blocks from now on, if rows of so many `columns` ask for it."""
         self._block = BLOCK * max(1, min(LARGER, columns // COLUMNS))
 
-    def __enter__(self) -> LogFile:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Let the file go; closing twice is harmless."""
         self._file.close()
 
     def start(self) -> bytes:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cached_property, partial
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
+from ...loader.closing import Closing
 from ...loader.errors import ShardwardError
 from ...loader.lineage import Span
 from ...loader.manifest import Manifest
@@ -30,7 +30,7 @@ NOTICED = 3
 """Disagreements that opening tells of; `check` has all."""
 
 
-class LedgerFile:
+class LedgerFile(Closing):
     """The DuckDB file behind a `Ledger`, and what keeps it good.
 
     Attributes:
@@ -106,17 +106,6 @@ class LedgerFile:
             for problem in report.disagreements[:NOTICED]
         )
         return ledger
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Let the file go; closing twice is harmless."""

@@ -6,12 +6,12 @@ query gets a thread of its own, and the caller waits where it can be interrupted
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import TypeVar
 
+from ...loader.aside import aside
 from ...loader.errors import ShardwardError
 
 PATIENCE_SECONDS = 2.0
@@ -52,9 +52,7 @@ def stoppable(work: Callable[[], T], interrupt: Callable[[], None], *, seconds: 
         OutOfTime: so was it when its time was over.
         Unstoppable: either, and the work did not react within 2 seconds.
     """
-    future: Future[T] = Future()
-    # A daemon, or the interpreter would wait for a query that nothing stops.
-    thread = threading.Thread(target=_run, args=(work, future), name="ledger-query", daemon=True)
+    thread, future = aside(work, "ledger-query")
     try:
         # A Ctrl-C may come at any moment from here on, also before the thread is seen to run.
         thread.start()
@@ -66,14 +64,6 @@ def stoppable(work: Callable[[], T], interrupt: Callable[[], None], *, seconds: 
         _stop(future, interrupt, interrupted=False)
         raise OutOfTime(f"the query ran for {seconds} s and was stopped")
     return future.result()
-
-
-def _run(work: Callable[[], T], future: Future[T]) -> None:
-    try:
-        future.set_result(work())
-    except BaseException as error:
-        # Whatever it is, the caller raises it; left out, the caller would wait for ever.
-        future.set_exception(error)
 
 
 def _stop(future: Future[T], interrupt: Callable[[], None], *, interrupted: bool) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import wait
 from typing import TypeVar
+
+from ...loader.aside import aside
 
 T = TypeVar("T")
 
@@ -17,23 +19,9 @@ def side_by_side(calls: Sequence[Callable[[], T]]) -> list[T]:
     """
     if len(calls) == 1:
         return [calls[0]()]
-    given: dict[int, T] = {}
-    failed: dict[int, BaseException] = {}
-
-    def run(place: int) -> None:
-        try:
-            given[place] = calls[place]()
-        except BaseException as error:  # Raised again where the caller waits.
-            failed[place] = error
-
-    threads = [
-        threading.Thread(target=run, args=(place,), name=f"side-by-side-{place}", daemon=True)
-        for place in range(len(calls))
-    ]
-    for thread in threads:
+    threads = [aside(call, f"side-by-side-{place}") for place, call in enumerate(calls)]
+    for thread, _ in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[min(failed)]
-    return [given[place] for place in range(len(calls))]
+    results = [future for _, future in threads]
+    wait(results)
+    return [future.result() for future in results]

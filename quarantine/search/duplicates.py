@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...loader.closing import Closing
 from .rows import EMPTY_HASH
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from ...loader.manifest import Manifest
 
 MOST_GROUPS = 1000
@@ -108,7 +107,7 @@ def copy_records(hashes: NDArray[np.uint8], first: int, block: int) -> Records:
     return records
 
 
-class CopyFinder:
+class CopyFinder(Closing):
     """Collects the records of a scan, in any order, and groups them; a context manager.
 
     Raises:
@@ -120,25 +119,16 @@ class CopyFinder:
         self._shard_of = manifest.block_column("shard")
         wanted = -(-manifest.documents_count // RECORDS_AT_ONCE)
         self._files = min(MOST_FILES, 1 << max(0, wanted - 1).bit_length())
-        self._stack = ExitStack()
-        self._parts: list[Any] = []
-
-    def __enter__(self) -> CopyFinder:
         size = IN_MEMORY // self._files
         with ExitStack() as stack:
-            self._parts = [
+            self._parts: list[Any] = [
                 stack.enter_context(tempfile.SpooledTemporaryFile(max_size=size))
                 for _ in range(self._files)
             ]
             self._stack = stack.pop_all()
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Delete the temporary files."""
         self._stack.close()
 
     def add(self, records: Records) -> None:
