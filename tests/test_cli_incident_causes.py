@@ -189,3 +189,21 @@ def test_a_gradient_norm_that_jumped_speaks_against_a_logging_fault() -> None:
         return found["logging"]
 
     assert logging(calm) > 0.2 > 0.05 > logging(jumped)
+
+
+def test_an_earlier_spike_of_the_run_speaks_for_its_learning_rate(
+    tmp_path: Path, manifest: Manifest
+) -> None:
+    desk = Desk(tmp_path, manifest)
+    desk.json("open", "--onset", "69", "--detected", "70", "--yes")
+
+    assert "1 earlier spike in this run" in str(desk.json("causes", "INC-0001")["causes"])
+
+
+def test_what_a_machine_reported_speaks_for_the_hardware(desk: Desk) -> None:
+    desk.json("open", "--onset", "60", "--detected", "62", "--yes")
+    causes = desk.json("causes", "INC-0001", "--hardware", "XID 79 on gpu 3")["causes"]
+    found = {each["name"]: each for each in causes}
+
+    assert "XID 79 on gpu 3" in found["hardware"]["evidence_for"]
+    assert found["hardware"]["score"] > 0.5

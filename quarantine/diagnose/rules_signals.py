@@ -80,7 +80,8 @@ def rate_too_high(evidence: Evidence) -> Iterator[Voice]:
     if len(before) >= RECENT_EVENTS:
         yield say("learning_rate", 2.5, f"{len(before)} spikes came before this one")
     elif before:
-        yield say("learning_rate", 1.0, f"{len(before)} earlier spike in this run")
+        spikes = "spike" if len(before) == 1 else "spikes"
+        yield say("learning_rate", 1.0, f"{len(before)} earlier {spikes} in this run")
     if evidence.event.kind == "divergence" and not measures_nothing(evidence.event):
         yield say("learning_rate", 1.5, "the loss does not come back by itself")
 

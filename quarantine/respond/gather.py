@@ -13,6 +13,7 @@ from ..diagnose.compare import compare
 from ..diagnose.config import MonitorConfig
 from ..diagnose.evidence import Change, Evidence, Trial, Twin
 from ..diagnose.evidence import Window as Shares
+from ..diagnose.history import history_of
 from ..diagnose.replay import detect
 from ..diagnose.signals import read_log
 from ..search.triage import triage
@@ -113,12 +114,15 @@ def gathered(incident: Incident, run: Run, ledger: Ledger, manifest: Manifest) -
     )
     watched = _watched_trial(incident)
     piece = _branches(incident, run)[0][1] if run.head() is not None else None
+    event, series = event_of(incident), ledger_series(ledger, piece)
+    changes, earlier = history_of(series, event)
     return Evidence(
-        event=event_of(incident),
-        changes=() if piece is None else _restarts(run, piece),
-        series=ledger_series(ledger, piece),
+        event=event,
+        changes=changes if piece is None else (*_restarts(run, piece), *changes),
+        series=series,
         window=_shares(incident, manifest),
         trials=trials if watched is None else (*trials, watched),
+        earlier=earlier,
     )
 
 
