@@ -15,6 +15,7 @@ from ..quarantine.respond.corpus import document_facts
 from ..quarantine.respond.decisions import DecisionLog
 from ..quarantine.respond.findings import evidence_of, found_by, ground_of
 from ..quarantine.respond.listing import excluded_rows
+from ..quarantine.respond.narrative import count
 from ..quarantine.respond.preview import Preview, check_given_back, preview
 from ..quarantine.respond.revisions import decision_anchors
 from ..quarantine.respond.scopes import Scope
@@ -287,18 +288,23 @@ def why(*, doc: int, run: Path, manifest: Path | None, as_json: bool) -> None:
 @quarantine.command("log")
 @run_option
 @click.option("--verify", is_flag=True, help="Check the chain and every anchor; exit 5 if edited.")
+@click.option(
+    "--limit", type=COUNT, default=200, show_default=True, help="Rows of the table, the newest."
+)
 @json_option
-def log_(*, run: Path, verify: bool, as_json: bool) -> None:
-    """Show every decision ever made, or check that nobody edited them.
+def log_(*, run: Path, verify: bool, limit: int, as_json: bool) -> None:
+    """Show the decisions ever made, or check that nobody edited them. The JSON has all of them.
 
     \b
     Examples:
       shardward quarantine log --run runs/7b
+      shardward quarantine log --limit 20
       shardward quarantine log --verify
     """
     opened = Run.open(run)
     log = DecisionLog(opened.path)
-    payload: dict[str, Any] = {"decisions": entries_json(log.entries())}
+    entries = log.entries()
+    payload: dict[str, Any] = {"decisions": entries_json(entries)}
     if verify:
         checked = log.verify(decision_anchors(opened.path, opened.fingerprint))
         payload["verified"] = {
@@ -308,7 +314,10 @@ def log_(*, run: Path, verify: bool, as_json: bool) -> None:
         }
 
     def render(out: Console) -> None:
-        show_entries(out, "Decisions", log.entries())
+        if len(entries) > limit:
+            more = count(len(entries) - limit, "earlier decision")
+            out.print(f"{more}; --json or --limit shows all")
+        show_entries(out, "Decisions", entries[-limit:])
         if verify:
             found = payload["verified"]
             out.print(

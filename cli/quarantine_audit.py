@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 
 from ..loader.run import Run
-from ..quarantine.respond.audit import Audit, audits, find_audit, finish_audit, review, start_audit
+from ..quarantine.respond.audit import (
+    Audit,
+    audits,
+    find_audit,
+    finish_audit,
+    overruled,
+    review,
+    start_audit,
+)
+from ..quarantine.respond.bulk import confirm_count
 from ..quarantine.respond.decisions import DecisionLog
+from ..quarantine.respond.narrative import count
+from ..quarantine.respond.status import Decision
 from .numbers import WHOLE
-from .output import emit, json_option, manifest_option, run_option, table
+from .output import emit, json_option, manifest_option, run_option, say, table
 from .respond_options import Deciding, corpus_of, decide, decision_options
+
+expect_option = click.option(
+    "--expect",
+    type=WHOLE,
+    help="How many documents it may let in that earlier decisions left out; must be the count.",
+)
 
 
 @click.command("audit-start")
@@ -87,54 +106,91 @@ def _audit_row(each: Audit) -> list[object]:
 @click.argument("doc", type=WHOLE)
 @click.argument("verdict", type=click.Choice(["ok", "bad"]))
 @decision_options
+@manifest_option
+@expect_option
 def audit_review(
     asked: Deciding,
     *,
     shard: str,
     doc: int,
     verdict: str,
+    manifest: Path | None,
+    expect: int | None,
 ) -> None:
     """Decide about one sampled document DOC of SHARD: bad condemns it, ok lets it in.
+
+    Where an earlier decision than the audit left the document out, such as that of an incident, it
+    is named, and --expect 1 must confirm that ok lets it in all the same.
 
     \b
     Examples:
       shardward quarantine audit-review s3.parquet 17 bad --reason "binary junk" --yes
       shardward quarantine audit-review s3.parquet 18 ok --reason "prose" --yes
     """
-    opened = asked.run
-    log = DecisionLog(opened.path, manifest=opened.fingerprint)
-    seen = log.head()
-    decision = review(
-        find_audit(log.entries(), shard),
-        doc,
-        bad=verdict == "bad",
-        reason=asked.reason,
-        actor=asked.actor,
-    )
-    decide(log, decision, seen, act=asked.does, as_json=asked.as_json)
+
+    def decision(audit: Audit) -> Decision:
+        bad = verdict == "bad"
+        return review(audit, doc, bad=bad, reason=asked.reason, actor=asked.actor)
+
+    _decide(asked, shard, decision, manifest, expect)
 
 
 @click.command("audit-finish")
 @click.argument("shard")
 @decision_options
-def audit_finish(
-    asked: Deciding,
-    *,
-    shard: str,
-) -> None:
+@manifest_option
+@expect_option
+def audit_finish(asked: Deciding, *, shard: str, manifest: Path | None, expect: int | None) -> None:
     """Release SHARD; what was condemned stays out.
+
+    So does what was left out by document or content. What an earlier decision about steps, a filter
+    or the shard itself left out comes back: it is counted, and --expect must confirm the number.
 
     \b
     Examples:
       shardward quarantine audit-finish s3.parquet --reason "59 of 60 are fine" --yes
+      shardward quarantine audit-finish s3.parquet --reason "all fine" --expect 12 --yes
     """
-    opened = asked.run
-    log = DecisionLog(opened.path, manifest=opened.fingerprint)
-    seen = log.head()
-    decision = finish_audit(
-        find_audit(log.entries(), shard), reason=asked.reason, actor=asked.actor
+
+    def decision(audit: Audit) -> Decision:
+        return finish_audit(audit, reason=asked.reason, actor=asked.actor)
+
+    _decide(asked, shard, decision, manifest, expect)
+
+
+def _decide(
+    asked: Deciding,
+    shard: str,
+    decision_about: Callable[[Audit], Decision],
+    manifest: Path | None,
+    expect: int | None,
+) -> None:
+    """Make the decision of an audit; what else it lets in is said, and must be confirmed."""
+    corpus = corpus_of(asked.run, manifest)
+    log = DecisionLog(asked.run.path, manifest=corpus.fingerprint)
+    seen, entries = log.head(), log.entries()
+    audit = find_audit(entries, shard)
+    decision = decision_about(audit)
+    lets_in: list[dict[str, Any]] = [
+        {"decision": entry.sequence, "incident": entry.decision.incident, "documents": documents}
+        for entry, documents in overruled(corpus, entries, audit, decision)
+    ]
+    if lets_in:
+        documents = sum(each["documents"] for each in lets_in)
+        what = f"this lets in {count(documents, 'document')} left out by " + _named(lets_in)
+        if asked.does:
+            confirm_count(documents, expect, what=what)
+        say(f"warning: {what}; quarantine why DOC says for what reason")
+    facts = {"lets_in": lets_in}
+    decide(log, decision, seen, act=asked.does, as_json=asked.as_json, facts=facts)
+
+
+def _named(lets_in: Sequence[Mapping[str, Any]]) -> str:
+    """Return in words which decisions left out what is let in."""
+    return ", ".join(
+        f"decision {each['decision']}" + (f" of {each['incident']}" if each["incident"] else "")
+        for each in lets_in
     )
-    decide(log, decision, seen, act=asked.does, as_json=asked.as_json)
 
 
 AUDIT_COMMANDS = (audit_start, audit_show, audit_review, audit_finish)

@@ -71,8 +71,7 @@ def scope_of(
         if branch is not None:
             raise UsageError("--branch says which steps are meant; give it with --steps")
         scope = select(selection, corpus, plan_id=run.plan_id)
-        if not give_back:
-            check_positions(scope, run.plan(), corpus)
+        check_positions(scope, run.plan(), corpus)
         return scope
     spike = IncidentStore(run.path).get(incident) if incident and branch is None else None
     with Ledger.open(run) as ledger:

@@ -142,15 +142,17 @@ def decide(
     as_json: bool,
     preview: Preview | None = None,
     once: bool = False,
+    facts: Mapping[str, Any] | None = None,
 ) -> None:
     """Append `decision` if `act`, and show what was or would be written; nobody is overlooked.
 
     `preview` is what it would change, shown with what would be written. With `once` nothing is
-    written where an earlier decision says the same and still holds.
+    written where an earlier decision says the same and still holds. `facts` join the JSON.
     """
     stands = log.standing(decision) if once else None
     done = log.append_after(decision, seen=seen) if act and stands is None else None
     payload = _decided(decision, done if stands is None else Appended(entry=stands))
+    payload.update(facts or {})
     if preview is not None:
         payload["preview"] = preview.to_json()
     what = clean(_about(decision), limit=240)

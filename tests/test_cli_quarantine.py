@@ -205,3 +205,16 @@ def test_hostile_reasons_cannot_forge_the_table(desk: Desk) -> None:
 
     assert "\x1b" not in shown
     assert "\u202e" not in shown
+
+
+def test_the_table_of_the_log_ends_with_the_newest_and_the_json_has_all(desk: Desk) -> None:
+    for doc in range(5):
+        desk.json("add", "--doc", str(doc), "--reason", "junk", "--yes")
+
+    shown = desk.type("log", "--limit", "2").stdout
+
+    assert "3 earlier decisions; --json or --limit shows all" in shown
+    assert "document 2" not in shown
+    assert "document 4" in shown
+    assert "earlier" not in desk.type("log", "--limit", "5").stdout
+    assert len(desk.json("log", "--limit", "2")["decisions"]) == 5

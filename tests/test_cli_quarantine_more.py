@@ -98,6 +98,35 @@ def test_a_shard_is_audited_from_hold_to_release(desk: Desk) -> None:
     assert "s1.parquet" in desk.type("audit").output
 
 
+def test_an_audit_lets_in_what_an_incident_left_out_only_where_the_number_is_confirmed(
+    desk: Desk,
+) -> None:
+    IncidentStore(desk.run.path).open(onset=3, detected=4, actor="kim")
+    ours = ("--reason", "junk", "--incident", "INC-0001", "--yes")
+    desk.json("add", "--shard", "s1.parquet", *ours)
+    desk.json("audit-start", "s1.parquet", "--sample", "2", "--reason", "near it", "--yes")
+    first, second = desk.json("audit", "s1.parquet")["audits"][0]["open"]
+    desk.json("add", "--doc", str(first), *ours)
+    desk.add(second)
+    ok = ("ok", "--reason", "read", "--yes")
+
+    refused = desk.type("audit-review", "s1.parquet", str(first), *ok)
+
+    assert refused.exit_code == 2
+    assert "this lets in 1 document left out by decision 3 of INC-0001" in refused.stderr
+    assert "say --expect 1 --yes" in refused.stderr
+    assert len(desk.json("log")["decisions"]) == 4
+    shown = desk.json("audit-review", "s1.parquet", str(second), *ok, "--dry-run")
+    assert shown["lets_in"] == [{"decision": 4, "incident": None, "documents": 1}]
+    for doc in (first, second):
+        done = desk.type("audit-review", "s1.parquet", str(doc), *ok, "--expect", "1")
+        assert "warning: this lets in 1 document" in done.stderr
+    finish = ("audit-finish", "s1.parquet", "--reason", "all fine", "--yes")
+    assert "lets in 18 documents left out by decision 1 of INC-0001" in desk.type(*finish).stderr
+    assert desk.json(*finish, "--expect", "18")["lets_in"][0]["documents"] == 18
+    assert desk.json("list")["total"] == 0
+
+
 def test_a_bulk_decision_is_counted_and_confirmed(desk: Desk) -> None:
     words = ("bulk", "--source", "de", "--reason", "another language")
     assert desk.json(*words)["documents"] == 20
@@ -209,11 +238,12 @@ def test_positions_beyond_the_end_of_the_epoch_are_refused(desk: Desk) -> None:
     last = order.positions
     words = ("--reason", "spike", "--yes")
 
-    refused = desk.type("add", "--positions", f"0:{last - 1}-{last + 1}", *words)
+    for act in ("add", "release"):
+        refused = desk.type(act, "--positions", f"0:{last - 1}-{last + 1}", *words)
 
-    assert refused.exit_code == 1
-    assert f"epoch 0 has {last} positions" in refused.stderr
-    assert desk.type("add", "--positions", f"0:{last - 1}-{last}", *words).exit_code == 0
+        assert refused.exit_code == 1
+        assert f"epoch 0 has {last} positions, so {last - 1}-{last + 1} go" in refused.stderr
+        assert desk.type(act, "--positions", f"0:{last - 1}-{last}", *words).exit_code == 0
 
 
 def test_publishing_elsewhere_names_the_command_that_fetches_it(desk: Desk, tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 """Auditing a held shard: a stratified sample, what it can promise, and the way out. Pure but for
-reading the manifest's tables.
+reading the manifest.
 
 The audit lives in the decision log alone: the hold carries the sample as evidence, reviews are
 decisions about sampled documents, and the end releases the shard; condemned documents stay out.
@@ -8,6 +8,7 @@ decisions about sampled documents, and the end releases the shard; condemned doc
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,10 +17,11 @@ import numpy as np
 
 from ...loader.errors import DecisionError, NotFound
 from ...loader.permutation import Permutation, derive_key
-from .corpus import shard_documents
+from .corpus import resolver, shard_documents
 from .impact import lengths_of
+from .preview import assumed_entry
 from .scopes import Scope
-from .status import Decision, Documents, Entry, live_entries
+from .status import Decision, Documents, Entry, deciding_entries, excluded_documents, live_entries
 
 if TYPE_CHECKING:
     from ...loader.manifest import Manifest
@@ -147,6 +149,26 @@ def finish_audit(audit: Audit, *, reason: str, actor: str) -> Decision:
         actor=actor,
         evidence={"audit_of": audit.hold, "bound": audit.bound, "condemned": len(audit.condemned)},
     )
+
+
+def overruled(
+    manifest: Manifest, entries: Sequence[Entry], audit: Audit, decision: Decision
+) -> list[tuple[Entry, int]]:
+    """Return what `decision` of an audit lets in although it was left out before the audit.
+
+    Each is the entry that left documents out and how many of them would come back, oldest first.
+    What the hold of the shard alone leaves out is not among them.
+    """
+    resolve = resolver(manifest)
+    docs, decided = deciding_entries([e for e in entries if not _holds(e, audit)], resolve)
+    then = excluded_documents([*entries, assumed_entry(entries, manifest, decision)], resolve)
+    back = Counter(decided[~np.isin(docs, then)].tolist())
+    return [(entry, back[entry.sequence]) for entry in entries if entry.sequence in back]
+
+
+def _holds(entry: Entry, audit: Audit) -> bool:
+    decision = entry.decision
+    return "audit" in decision.evidence and decision.scope.value == audit.shard
 
 
 def upper_bound(sampled: int, bad: int, population: int, confidence: float = CONFIDENCE) -> float:

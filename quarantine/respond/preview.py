@@ -53,7 +53,7 @@ def preview(
     Args:
         batch: global batch in samples; that of the last step by default.
     """
-    assumed = _assumed(entries, manifest, decision)
+    assumed = assumed_entry(entries, manifest, decision)
     parent = latest_revision(run.path, manifest)
 
     def revision(known: Sequence[Entry]) -> Revision:
@@ -78,7 +78,7 @@ def check_given_back(manifest: Manifest, entries: Sequence[Entry], decision: Dec
     gone = manifest.tombstones
     if not gone.size:
         return
-    resolve, assumed = resolver(manifest), _assumed(entries, manifest, decision)
+    resolve, assumed = resolver(manifest), assumed_entry(entries, manifest, decision)
     then = excluded_documents([*entries, assumed], resolve)
     back = np.setdiff1d(np.intersect1d(gone, excluded_documents(entries, resolve)), then)
     if back.size:
@@ -89,7 +89,7 @@ def check_given_back(manifest: Manifest, entries: Sequence[Entry], decision: Dec
         )
 
 
-def _assumed(entries: Sequence[Entry], manifest: Manifest, decision: Decision) -> Entry:
+def assumed_entry(entries: Sequence[Entry], manifest: Manifest, decision: Decision) -> Entry:
     """Return the entry that `decision` would be."""
     return Entry(
         sequence=entries[-1].sequence + 1 if entries else 1,

@@ -129,7 +129,7 @@ def parse_positions(text: str, plan_id: str) -> PositionRange:
 
 
 def check_positions(scope: Scope, plan: Plan, manifest: Manifest) -> None:
-    """Refuse ranges that go beyond the end of their epoch: nothing there could be passed over.
+    """Refuse ranges that go beyond the end of their epoch: no sample is there.
 
     Raises:
         NotFound: the message names the last position.
