@@ -4,18 +4,20 @@
 
 from __future__ import annotations
 
-import os
 import random
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from helpers_pool import die
 
 from shardward.loader.index import build_manifest
 from shardward.loader.manifest import Manifest
 from shardward.quarantine.search.columns import TextChunk, chunk_of
+from shardward.quarantine.search.index_job import ShardIndexed, index_shard
+from shardward.quarantine.search.query import Query
+from shardward.quarantine.search.similar import ShardHits, scan_shard
 
 SCRIPTS = (
     "The quick brown fox jumps over the lazy dog, again and again.",
@@ -73,23 +75,6 @@ def corpus(path: Path, texts: Sequence[str], *, shards: int = 2, rows: int = 64)
     return build_manifest([str(path / "*.parquet")], path / "manifest", source_column="source")
 
 
-def slow_double(item: int, factor: int) -> int:
-    """Return item * factor after a while that depends on the item."""
-    time.sleep(0.01 * (item % 3))
-    return item * factor
-
-
-def sleep_long(item: int, seconds: int) -> int:
-    """Return at once for item 0, after `seconds` for the others."""
-    time.sleep(seconds if item else 0)
-    return item
-
-
-def die(item: int, _: int) -> int:
-    """End the process, as the kernel's memory killer would."""
-    os._exit(item)
-
-
 class Loud:
     """A detector that an entry point names."""
 
@@ -97,3 +82,13 @@ class Loud:
 
     def examine(self, text: str, source: str) -> None:
         """Have no opinion."""
+
+
+def search_all_but_second(shard: int, broadcast: tuple[Manifest, Query]) -> ShardHits:
+    """Search a shard, and end the process at shard 1."""
+    return die() if shard == 1 else scan_shard(shard, broadcast)
+
+
+def index_all_but_second(shard: int, manifest: Manifest) -> ShardIndexed:
+    """Index a shard, and end the process at shard 1."""
+    return die() if shard == 1 else index_shard(shard, manifest)

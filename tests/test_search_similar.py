@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
-import sys
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from pathlib import Path
 
 import pytest
-from helpers_search import corpus, die, edited, prose, slow_double
+from helpers_search import corpus, edited, prose
 
-from shardward.loader.errors import CorpusError, NotFound, UsageError
+from shardward.loader.errors import NotFound, UsageError
 from shardward.loader.manifest import Manifest
-from shardward.quarantine.search import engine, similar
+from shardward.quarantine.search import similar
 from shardward.quarantine.search.band_scan import agreeing_rows
-from shardward.quarantine.search.engine import executor
 from shardward.quarantine.search.hits import Hit
 from shardward.quarantine.search.shingles import jaccard
 from shardward.quarantine.search.similar import search
@@ -144,79 +137,3 @@ def test_a_search_that_means_nothing_is_refused(
 def test_a_query_outside_the_corpus_is_refused(manifest: Manifest) -> None:
     with pytest.raises(NotFound, match="does not exist"):
         search(manifest, [10_000])
-
-
-def test_the_pool_gives_what_the_loop_gives() -> None:
-    results = sorted(executor(2).map_unordered(slow_double, range(20), 3))
-
-    assert results == list(executor(0).map_unordered(slow_double, range(20), 3))
-
-
-def test_a_worker_that_dies_as_it_starts_is_an_error_like_any(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def torn(*_: object) -> None:
-        raise BrokenPipeError
-
-    monkeypatch.setattr(ProcessPoolExecutor, "submit", torn)
-    with pytest.raises(CorpusError, match=r"worker died.*flight: 7"):
-        list(executor(1).map_unordered(die, [7], 0))
-
-
-def test_a_worker_that_dies_names_what_was_in_flight() -> None:
-    with pytest.raises(CorpusError, match=r"worker died.*flight: 7"):
-        list(executor(1).map_unordered(die, [7], 0))
-
-
-def test_the_shards_that_a_dead_worker_had_are_named() -> None:
-    with pytest.raises(CorpusError, match=r"flight: shard 7, shard 8;"):
-        list(executor(1, "shard {}".format).map_unordered(die, [7, 8], 0))
-
-
-@pytest.mark.parametrize("breaks", [False, True])
-def test_an_interrupt_waits_until_a_worker_has_started(*, breaks: bool) -> None:
-    steps = []
-
-    def start() -> None:
-        with engine._undisturbed():
-            os.kill(os.getpid(), signal.SIGINT)
-            steps.append("started")
-            if breaks:
-                raise BrokenPipeError
-
-    with pytest.raises(KeyboardInterrupt):
-        start()
-    assert steps == ["started"]
-    with pytest.raises(KeyboardInterrupt):
-        os.kill(os.getpid(), signal.SIGINT)
-
-
-def test_an_interrupt_ends_the_pool_at_once_and_quietly(tmp_path: Path) -> None:
-    script = tmp_path / "interrupted.py"
-    script.write_text(
-        "import sys\n"
-        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "from helpers_search import sleep_long\n"
-        "from shardward.quarantine.search.engine import executor\n"
-        "if __name__ == '__main__':\n"
-        "    try:\n"
-        "        for done in executor(2).map_unordered(sleep_long, range(9), 60):\n"
-        "            print('started', flush=True)\n"
-        "    except KeyboardInterrupt:\n"
-        "        sys.exit(130)\n"
-    )
-    process = subprocess.Popen(
-        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    process.stdout.readline()
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
-
-    assert process.returncode == 130
-    assert "Traceback" not in errors
-
-
-def test_a_pool_needs_workers() -> None:
-    with pytest.raises(UsageError, match="at least 1 worker"):
-        executor(-1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -96,7 +97,7 @@ def run_scan(
     failed: list[Failure] = []
     sources: dict[int, str] = {}
     tasks = block_tasks(manifest)
-    pool = executor(workers, lambda blocks: manifest.shard_of(blocks[0]).uri)
+    pool = executor(workers, partial(_named, manifest), parts=_single_blocks, lost=failures.add)
     with CopyFinder(manifest) as copies:
         for part in pool.map_unordered(detect_blocks, tasks, (manifest, panel)):
             report.findings.extend(part.findings)
@@ -215,6 +216,15 @@ def _block(manifest: Manifest, block: int, panel: Panel | None) -> _Block:
         usage=usage,
         failed=failed,
     )
+
+
+def _named(manifest: Manifest, blocks: tuple[int, int]) -> str:
+    first, last = (int(manifest.geometry().first_document[block]) for block in blocks)
+    return f"{manifest.shard_of(blocks[0]).uri} (documents {first} to {last - 1})"
+
+
+def _single_blocks(blocks: tuple[int, int]) -> list[tuple[int, int]]:
+    return [(block, block + 1) for block in range(*blocks)]
 
 
 def block_tasks(manifest: Manifest) -> Iterator[tuple[int, int]]:

@@ -1,28 +1,26 @@
 """Where scans run: in this process, or in a pool of local processes; the results are the same.
 
 A scan is a pure function `fn(item, broadcast) -> small result` at module level, which opens its
-own files. The pool starts by forkserver, so that no lock or handle is inherited; `broadcast` is
-sent once to each worker, and at most four items per worker are in flight.
+own files. Workers start by forkserver, so that no lock or handle is inherited; `broadcast` is sent
+once to each. A worker has one item at a time, so that it is known over which one it died.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
-import threading
+import atexit
 from collections.abc import Callable, Iterable, Iterator
-from concurrent import futures
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any, Protocol, TypeVar
 
 from ...loader.errors import CorpusError, UsageError
+from .worker import Worker, WorkerDied, portable, speaking, undisturbed
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Scan = Callable[[Item, Any], Result]
-IN_FLIGHT = 4
+DEATHS_IN_A_ROW = 16
+"""With as many deaths beyond the number of workers, and no result in between, a round gives up."""
 
 
 class Executor(Protocol):
@@ -49,10 +47,16 @@ class InProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """Runs items in `workers` local processes; `named` tells which items were with a dead one."""
+    """Runs items in `workers` local processes; `named` says what an item is called.
+
+    An item whose worker died is tried once more when the others are done: in `parts`, one after the
+    other, in a single fresh worker. `lost` hears of each part that ends its worker again.
+    """
 
     workers: int
-    named: Callable[[Any], str] = str
+    named: Callable[[Any], str]
+    parts: Callable[[Any], Iterable[Any]]
+    lost: Callable[[str], object] | None
 
     def __post_init__(self) -> None:
         if self.workers < 1:
@@ -61,97 +65,129 @@ class Pool:
     def map_unordered(
         self, fn: Scan[Item, Result], items: Iterable[Item], broadcast: Any
     ) -> Iterator[Result]:
-        """Yield the results as they finish.
+        """Yield the results as they finish; what `fn` raises in a worker is raised here.
 
         Raises:
-            CorpusError: a worker died; the message names the items that were in flight.
+            UsageError: the scan, an item or a result cannot be sent between processes.
+            CorpusError: no worker can be started; or, without `lost`, parts ended their worker
+                twice, all of them named, after the results of the others.
         """
-        pool = futures.ProcessPoolExecutor(
-            self.workers,
-            mp_context=multiprocessing.get_context("forkserver"),
-            initializer=_receive,
-            initargs=(fn, broadcast),
-        )
+        load = portable((fn, broadcast), "the scan")
+        first = _Round(self.workers, load)
+        yield from first.results(items)
+        again = _Round(1, load, started=True)
+        doubtful = chain((item for item, _ in first.dead), first.left)
+        yield from again.results(part for item in doubtful for part in self.parts(item))
+        messages = [
+            f"{self.named(part)}: its scan worker {how}, also when it ran alone; where memory ran "
+            "out, give it more; else leave out the shard, or the detector that fails on it"
+            for part, how in again.dead
+        ]
+        messages += [
+            f"{self.named(part)}: not looked at, since one scan worker after the other died"
+            for part in again.left
+        ]
+        if messages and self.lost is None:
+            raise CorpusError("; ".join(messages))
+        for message in messages:
+            if self.lost is not None:
+                self.lost(message)
+
+
+class _Round:
+    """Some items, and at most `size` workers for them.
+
+    `dead` are the items over which a worker died, and what ended it; `left` those that nobody
+    looked at, since one worker after the other died. Once a worker has `started`, one that dies as
+    it starts is replaced; before, that is an error.
+    """
+
+    def __init__(self, size: int, load: bytes, *, started: bool = False) -> None:
+        self.dead: list[tuple[Any, str]] = []
+        self.left: list[Any] = []
+        self._size = size
+        self._load = load
+        self._started = started
+        self._crew: list[Worker] = []
+        self._deaths = 0
+
+    def results(self, items: Iterable[Any]) -> Iterator[Any]:
+        """Yield the results of the items over which no worker died."""
+        self._waiting = iter(items)
+        atexit.register(self._kill)  # before multiprocessing waits there for its processes
         try:
-            yield from self._drain(pool, items)
-        except (KeyboardInterrupt, GeneratorExit):
-            # A Ctrl-C may strike here or in the caller's loop, which then closes this generator.
-            for process in list((pool._processes or {}).values()):
-                process.terminate()  # nobody waits for a shard that is half read
-            raise
+            for _ in range(self._size):
+                self._hire()
+            while busy := [worker for worker in self._crew if worker.busy]:
+                for worker in speaking(busy):
+                    yield from self._heard(worker)
+                if self._deaths > self._size + DEATHS_IN_A_ROW:
+                    self.left = [*(each.item for each in self._crew if each.busy), *self._waiting]
+                    return
+            for worker in self._crew:
+                worker.end()
         finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+            self._kill()
+            atexit.unregister(self._kill)
 
-    def _drain(self, pool: futures.ProcessPoolExecutor, items: Iterable[Item]) -> Iterator[Any]:
-        pending: dict[futures.Future[Any], Item] = {}
-        for item in items:
-            try:
-                with _undisturbed():
-                    pending[pool.submit(_call, item)] = item
-            except (BrokenProcessPool, BrokenPipeError) as error:  # a worker died as it started
-                raise self._died([*pending.values(), item]) from error
-            if len(pending) >= IN_FLIGHT * self.workers:
-                yield from self._finished(pending)
-        while pending:
-            yield from self._finished(pending)
+    def _hire(self) -> None:
+        """Start a worker for the next item, if there is one."""
+        for item in islice(self._waiting, 1):
+            with undisturbed():
+                self._crew.append(Worker(self._load, item))
 
-    def _finished(self, pending: dict[futures.Future[Any], Any]) -> Iterator[Any]:
-        done, _ = futures.wait(pending, return_when=futures.FIRST_COMPLETED)
-        for future in done:
-            try:
-                result = future.result()
-            except BrokenProcessPool as error:
-                raise self._died(pending.values()) from error
-            del pending[future]
-            yield result
+    def _heard(self, worker: Worker) -> list[Any]:
+        """Return what a worker has found, with the next item on its way to it."""
+        try:
+            found = worker.hear()
+        except WorkerDied as death:
+            self._bury(worker, str(death))
+            return []
+        self._started = True
+        if found:
+            self._deaths = 0
+            for item in islice(self._waiting, 1):
+                worker.give(item)
+            if not worker.busy:
+                worker.let_go()
+        return found
 
-    def _died(self, items: Iterable[Any]) -> CorpusError:
-        names = ", ".join(sorted({self.named(item) for item in items}))
-        return CorpusError(
-            f"a scan worker died (out of memory, killed, or never started) with these in "
-            f"flight: {names}; run with fewer workers or leave the shard out, and start scans "
-            "of your own scripts under if __name__ == '__main__'"
-        )
+    def _bury(self, worker: Worker, how: str) -> None:
+        self._crew.remove(worker)
+        self._deaths += 1
+        if worker.up:
+            self.dead.append((worker.item, how))
+        elif self._started:
+            self._waiting = chain((worker.item,), self._waiting)
+        else:
+            raise CorpusError(
+                f"a scan worker {how} as it started; start scans of your own scripts under "
+                "if __name__ == '__main__', or scan with no workers"
+            )
+        self._hire()
+
+    def _kill(self) -> None:
+        for worker in self._crew:
+            worker.end(now=True)
 
 
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Hold a Ctrl-C back for as long as a worker may be starting.
+def _whole(item: Any) -> tuple[Any]:
+    return (item,)
 
-    A worker that got half of what it needs would print a traceback, and is not yet in the pool's
-    list of those to end.
+
+def executor(
+    workers: int,
+    named: Callable[[Any], str] = str,
+    *,
+    parts: Callable[[Any], Iterable[Any]] = _whole,
+    lost: Callable[[str], object] | None = None,
+) -> Executor:
+    """Return the executor for a number of workers; 0 runs in this process, and ends with it.
+
+    `named` gives the name of an item for the message about a worker that died over it, `parts` what
+    of it can be tried alone; `lost` hears of each part that ended its worker twice, when the
+    others are done.
     """
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield
-        return
-    held: list[tuple[Any, ...]] = []
-    signal.signal(signal.SIGINT, lambda *got: held.append(got))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if held:
-            before(*held[0])  # above whatever the interrupt did to a worker
-
-
-def executor(workers: int, named: Callable[[Any], str] = str) -> Executor:
-    """Return the executor for a number of workers; 0 runs in this process.
-
-    `named` gives the name of an item for the message about a worker that died.
-    """
-    return Pool(workers=workers, named=named) if workers else InProcess()
-
-
-_worker: dict[str, Any] = {}
-"""The scan and the broadcast of this worker process; empty in every other process."""
-
-
-def _receive(fn: Callable[..., Any], broadcast: Any) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    _worker["fn"] = fn
-    _worker["broadcast"] = broadcast
-
-
-def _call(item: Any) -> Any:
-    return _worker["fn"](item, _worker["broadcast"])
+    if not workers:
+        return InProcess()
+    return Pool(workers=workers, named=named, parts=parts, lost=lost)

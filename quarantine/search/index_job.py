@@ -50,16 +50,18 @@ def build_signatures(
         CorpusError: shards could not be read, all of them named; the others were indexed.
     """
     results = []
+    failures: list[str] = []
     shards = range(len(manifest.shards))
-    pool = executor(workers, lambda shard: manifest.shards[shard].uri)
+    pool = executor(workers, lambda shard: manifest.shards[shard].uri, lost=failures.append)
     for result in pool.map_unordered(index_shard, shards, manifest):
         results.append(result)
         if advance is not None:
             advance(result.documents)
-    failures = sorted(result.failure for result in results if result.failure)
+    failures += [result.failure for result in results if result.failure]
     if failures:
         raise CorpusError(
-            f"{len(failures)} of {len(results)} shards could not be indexed: {'; '.join(failures)}"
+            f"{len(failures)} of {len(shards)} shards could not be indexed: "
+            + "; ".join(sorted(failures))
         )
     return IndexReport(
         made=sum(result.made for result in results),

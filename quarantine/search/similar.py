@@ -143,8 +143,9 @@ def run_query(
     done = {shard: markers.load(shard) for shard in range(len(manifest.shards))}
     open_shards = [shard for shard, hits in done.items() if hits is None]
     hits = [hit for found in done.values() if found is not None for hit in found]
-    failures, cut = [], {}
-    pool = executor(workers, lambda shard: manifest.shards[shard].uri)
+    failures: list[str] = []
+    cut: dict[int, int] = {}
+    pool = executor(workers, lambda shard: manifest.shards[shard].uri, lost=failures.append)
     for result in pool.map_unordered(scan_shard, open_shards, (manifest, query)):
         if result.failure:
             failures.append(result.failure)
