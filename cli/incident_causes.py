@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 
-from ..quarantine.diagnose.advice import advise
+from ..quarantine.diagnose.advice import Advice, advise
 from ..quarantine.diagnose.attribution import attribute
 from ..quarantine.diagnose.evidence import HardwareSign
 from ..quarantine.ledger import Ledger
-from ..quarantine.respond.gather import gathered, twin_in
+from ..quarantine.respond.filing import attach_testimony
+from ..quarantine.respond.gather import gathered, twin_in, with_testimony
 from ..quarantine.respond.safe_text import visible
-from .incident_options import find
-from .output import emit, json_option, manifest_option, run_option, table
+from ..quarantine.respond.testimony import KINDS, Told, planned_rate, told
+from .incident_options import Asked, act_options
+from .output import clean, emit, manifest_option, table
 from .respond_options import corpus_of
 
 
 @click.command()
-@click.argument("incident_id", metavar="ID")
-@run_option
+@act_options
 @manifest_option
 @click.option(
     "--twin",
@@ -38,48 +41,87 @@ from .respond_options import corpus_of
     metavar="TEXT",
     help="What a machine reported near the event, such as 'XID 79 on gpu 3'; may be repeated.",
 )
-@json_option
+@click.option(
+    "--schedule",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The planned learning rate: a table with columns step and lr, or the log of a good run.",
+)
+@click.option(
+    "--forget",
+    multiple=True,
+    type=click.Choice(KINDS),
+    help="Weigh no more what the incident was told of this kind; may be repeated.",
+)
 def causes(
+    asked: Asked,
     *,
-    incident_id: str,
-    run: Path,
     manifest: Path | None,
     twins: tuple[Path, ...],
     short_run: bool,
     signs: tuple[str, ...],
-    as_json: bool,
+    schedule: Path | None,
+    forget: tuple[str, ...],
 ) -> None:
-    """Rank the causes of an incident from all that is known so far; nothing is written.
+    """Rank the causes of an incident from all that is known so far.
 
     Signals, restarts, earlier spikes, changes of rate or batch, the window beside its controls,
     trials, twin runs and what machines reported speak for and against each; "unknown" is an
     answer. Whether the run would recover by itself is weighed against what stayed damaged.
 
+    With --yes the incident keeps what it is told by --twin, --hardware and --schedule, and the
+    ranking: both are in incident show and in the postmortem, and weigh in whatever is asked later
+    about this spike. Otherwise nothing is written.
+
     \b
     Examples:
       shardward incident causes INC-0001 --run runs/7b
       shardward incident causes INC-0001 --twin twin.csv
-      shardward incident causes INC-0001 --hardware 'XID 79 on gpu 3'
+      shardward incident causes INC-0001 --hardware 'XID 79 on gpu 3' --yes
+      shardward incident causes INC-0001 --schedule plan.csv --yes
       shardward incident causes INC-0001 --json
     """
-    opened, incident = find(run, incident_id)
+    opened, incident = asked.run, asked.incident
     with Ledger.open(opened) as ledger:
         known = gathered(incident, opened, ledger, corpus_of(opened, manifest))
-    found_twins = tuple(twin_in(each, known, short_run=short_run) for each in twins)
-    hardware = tuple(HardwareSign(step=None, what=visible(sign, 200)) for sign in signs)
-    known = replace(known, twins=found_twins, hardware=hardware)
+    brought = Told(
+        hardware=tuple(HardwareSign(step=None, what=visible(sign, 200)) for sign in signs),
+        schedule=None if schedule is None else planned_rate(schedule, known.event),
+        twins={
+            visible(str(each), 200): twin_in(each, known, short_run=short_run) for each in twins
+        },
+    )
+    testimony = told(incident).without(forget).joined(brought)
+    known = with_testimony(known, testimony)
     found = [cause.to_json() for cause in attribute(known)]
     advice = advise(known.event, known.series)
+    if asked.does:
+        attach_testimony(incident, opened, testimony, {"causes": found}, actor=asked.actor)
+    brings = bool(signs or schedule or twins or forget)
+    kept = "say --yes to keep with the incident what it was told" if brings else ""
+    if asked.does:
+        kept = f"{incident.id} keeps the ranking and what it was told: {testimony.describe()}"
 
     def render(out: Console) -> None:
-        rows = [
-            [c["name"], c["score"], "; ".join(c["evidence_for"]), "; ".join(c["evidence_against"])]
-            for c in found
-        ]
-        out.print(table(f"Causes of {incident.id}", ("cause", "score", "for", "against"), rows))
-        for remedy in found[0]["remedies"]:
-            out.print(f"against {found[0]['name']}: {remedy['what']} ({remedy['effect']})")
-        out.print(f"advice: {advice.action}: {'; '.join(advice.reasons)}")
+        _show(out, f"Causes of {incident.id}", found, advice)
+        if kept:
+            out.print(clean(kept, limit=400))
 
-    payload = {"id": incident.id, "causes": found, "advice": asdict(advice)}
-    emit(as_json, payload, render)
+    payload = {
+        "id": incident.id,
+        "done": asked.does,
+        "causes": found,
+        "advice": asdict(advice),
+        "told": testimony.to_json(),
+    }
+    emit(asked.as_json, payload, render)
+
+
+def _show(out: Console, title: str, found: Sequence[Mapping[str, Any]], advice: Advice) -> None:
+    rows = [
+        [c["name"], c["score"], "; ".join(c["evidence_for"]), "; ".join(c["evidence_against"])]
+        for c in found
+    ]
+    out.print(table(title, ("cause", "score", "for", "against"), rows))
+    for remedy in found[0]["remedies"]:
+        out.print(f"against {found[0]['name']}: {remedy['what']} ({remedy['effect']})")
+    out.print(f"advice: {advice.action}: {'; '.join(advice.reasons)}")

@@ -127,7 +127,7 @@ def _survey(reader: LogReader, watch: Watch) -> tuple[Order, set[str]]:
             if "loss" in chunk.columns:
                 order.add(chunk.steps[chunk.columns["loss"].rows])
             advance(reader.passed())
-    reader.refuse_without_loss(order.count)
+    reader.refuse_without(order.count)
     order.refuse_one_step(reader.path)
     return order, signals - reader.left_out
 

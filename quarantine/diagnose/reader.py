@@ -43,13 +43,14 @@ class LogReader:
     Args:
         log: The open log: CSV (or TSV), JSON lines, trainer_state.json or a TensorBoard event file.
         chosen: The column to take for a name, where the usual names do not find it.
+        needs: The signal that it is read for.
 
     Raises:
         FormatError: the log cannot be used; the message names file and row.
     """
 
-    def __init__(self, log: LogFile, chosen: Mapping[str, str]) -> None:
-        self._log, self._chosen = log, dict(chosen)
+    def __init__(self, log: LogFile, chosen: Mapping[str, str], *, needs: str = "loss") -> None:
+        self._log, self._chosen, self._needs = log, dict(chosen), needs
         self.path: Path = log.path
         self._rows: Rows = _rows(log)
         self._columns: dict[str, str] = {}
@@ -102,11 +103,12 @@ class LogReader:
         if not self._columns:
             self._refuse_columns(list(self._seen))
 
-    def refuse_without_loss(self, losses: int) -> None:
-        """Refuse a log that has no losses."""
-        if not losses:
+    def refuse_without(self, values: int) -> None:
+        """Refuse a log that has no values of the signal that it is read for."""
+        if not values:
             raise FormatError(
-                f"{self.path} logs no loss at all in its column {self._column('loss')!r}"
+                f"{self.path} logs no {self._needs} at all in its column "
+                f"{self._column(self._needs)!r}"
             )
 
     def _column(self, name: str) -> str | None:
@@ -126,12 +128,12 @@ class LogReader:
             self._columns = canonical_names(self._seen, self._chosen)
 
     def _missing(self, columns: Iterable[str]) -> str | None:
-        """Return which of step and loss is not among `columns`, None where both are."""
+        """Return which of step and signal is not among `columns`, None where both are."""
         known = set(canonical_names(columns, self._chosen).values())
-        return next((name for name in ("step", "loss") if name not in known), None)
+        return next((name for name in ("step", self._needs) if name not in known), None)
 
     def _refuse_columns(self, columns: list[str]) -> None:
-        """Refuse a log whose `columns` lack one that was chosen, a step or a loss."""
+        """Refuse a log whose `columns` lack one that was chosen, a step or the signal."""
         for name, column in self._chosen.items():
             if column not in columns:
                 raise FormatError(
@@ -139,9 +141,10 @@ class LogReader:
                 )
         missing = self._missing(columns)
         if missing is not None:
+            options = self._needs == "loss"  # what is read for another signal has none
+            remedy = f"name it with --{missing} COLUMN" if options else f"call it {missing!r}"
             raise FormatError(
-                f"{self.path} has no column for {missing}; it has {_listed(columns)}; "
-                f"name it with --{missing} COLUMN"
+                f"{self.path} has no column for {missing}; it has {_listed(columns)}; {remedy}"
             )
 
     def _chunk(self, block: Block) -> Chunk:
@@ -156,7 +159,7 @@ class LogReader:
             if name in (column, renamed(column)) and is_bookkeeping(column):
                 continue
             numbers, fault = numbers_of(written)
-            if fault is not None and name == "loss":
+            if fault is not None and name == self._needs:
                 raise FormatError(
                     f"{self.path} row {block.numbers[fault]} has "
                     f"{quoted(_of_every_row(block, column)[fault])} as "

@@ -55,6 +55,23 @@ def read_log(path: Path | str, *, columns: Mapping[str, str] | None = None) -> L
         return held(LogReader(log, columns or {}))
 
 
+def read_signal(path: Path | str, name: str) -> Series:
+    """Return one signal of the log at `path`, which needs no loss, its rows as they stand.
+
+    Raises:
+        NotFound, FormatError: as `read_log`, or the signal is not logged at all.
+    """
+    with LogFile(Path(path)) as log:
+        reader = LogReader(log, {}, needs=name)
+        parts = [
+            Series(name=name, steps=chunk.steps[column.rows], values=column.values)
+            for chunk in reader.chunks()
+            if (column := chunk.columns.get(name)) is not None
+        ]
+    reader.refuse_without(sum(map(len, parts)))
+    return _joined(parts)
+
+
 def held(reader: LogReader) -> Log:
     """Return the whole log of `reader`, its rows in the order of their steps.
 
@@ -76,7 +93,7 @@ def held(reader: LogReader) -> Log:
                 "here; sort its rows by step first, or keep only the columns that matter"
             )
     series = {name: _joined(found) for name, found in parts.items() if name not in reader.left_out}
-    reader.refuse_without_loss(len(series.get("loss", ())))
+    reader.refuse_without(len(series.get("loss", ())))
     ordered, notes = in_order(series, reader.path)
     return Log(series=ordered, skipped=reader.skipped, notes=notes)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...loader.errors import IncidentError, MissingExtra
 from ...loader.files import write_atomic
 from ...loader.formats import canonical_json
+from . import testimony
 from .curves import curves_png
 from .report import build_report
 from .report_html import render_html
@@ -94,7 +95,28 @@ def file(incident: Incident, run: Run, *, actor: str, commands: Sequence[str] = 
 def attach_rebuild(incident: Incident, run: Run, report: RebuildReport, *, actor: str) -> None:
     """Store the report of a rebuild once, and write the postmortem of a closed incident anew."""
     value = report.to_json()
-    if canonical_json(incident.attached("rebuild")) != canonical_json(value):
+    if not _stands(incident.attached("rebuild"), value):
         incident.attach("rebuild", value, actor=actor)
     if incident.case().closed:
         write_report(incident, run)
+
+
+def attach_testimony(
+    incident: Incident,
+    run: Run,
+    told: testimony.Told,
+    causes: Mapping[str, Any],
+    *,
+    actor: str,
+) -> None:
+    """Store what an incident was told and the causes that follow, each as `attach_rebuild` does."""
+    if not _stands(testimony.told(incident).to_json(), told.to_json()):
+        incident.attach(testimony.NAME, told.to_json(), actor=actor, what=told.describe())
+    if not _stands(incident.attached("causes"), causes):
+        incident.attach("causes", causes, actor=actor)
+    if incident.case().closed:
+        write_report(incident, run)
+
+
+def _stands(stored: Mapping[str, Any] | None, value: Mapping[str, Any]) -> bool:
+    return canonical_json(stored) == canonical_json(value)

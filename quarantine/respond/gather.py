@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from .proof import prove
 from .proof_source import corpus_tokens, ledger_steps
 from .suspects import judged
 from .telemetry import by_step, event_of, ledger_series
+from .testimony import Told, told
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,13 +118,24 @@ def gathered(incident: Incident, run: Run, ledger: Ledger, manifest: Manifest) -
     piece = _branches(incident, run)[0][1] if run.head() is not None else None
     event, series = event_of(incident), ledger_series(ledger, piece)
     changes, earlier = history_of(series, event)
-    return Evidence(
+    known_of_run = Evidence(
         event=event,
         changes=changes if piece is None else (*_restarts(run, piece), *changes),
         series=series,
         window=_shares(incident, manifest),
         trials=trials if watched is None else (*trials, watched),
         earlier=earlier,
+    )
+    return with_testimony(known_of_run, told(incident))
+
+
+def with_testimony(evidence: Evidence, testimony: Told) -> Evidence:
+    """Return `evidence` with what the incident was told in the place of what it had been told."""
+    return replace(
+        evidence,
+        hardware=testimony.hardware,
+        schedule=testimony.schedule,
+        twins=tuple(testimony.twins.values()),
     )
 
 

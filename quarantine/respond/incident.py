@@ -168,9 +168,13 @@ class Incident:
 
         return _event(self._chain.append(build), self.path)
 
-    def attach(self, name: str, value: Mapping[str, Any], *, actor: str) -> Event:
-        """Store `value` beside the steps (suspects, causes, proof, …); no state changes."""
-        return self.record("note", actor=actor, summary={"name": name}, evidence={name: value})
+    def attach(self, name: str, value: Mapping[str, Any], *, actor: str, what: str = "") -> Event:
+        """Store `value` beside the steps (suspects, causes, proof, …); no state changes.
+
+        `what` says in words what it holds, where a timeline should.
+        """
+        summary = {"name": name, "what": what} if what else {"name": name}
+        return self.record("note", actor=actor, summary=summary, evidence={name: value})
 
     def attached(self, name: str) -> dict[str, Any] | None:
         """Return the newest value attached under `name`, or None."""

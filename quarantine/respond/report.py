@@ -187,8 +187,10 @@ def _timeline(event: Event) -> dict[str, Any]:
 def describe(event: Event) -> str:
     """Return the event as one plain sentence fragment."""
     summary = event.summary
+    if event.act == "note" and "name" in summary:
+        return f"stored {summary['name']}" + (f": {summary['what']}" if "what" in summary else "")
     if event.act == "note":
-        return f"stored {summary['name']}" if "name" in summary else f"watched: {summary['reason']}"
+        return f"watched: {summary['reason']}"
     if event.act == "skip" and summary["no_skip"]:
         return f"skip: nothing, {summary['no_skip']}"
     if event.act == "identify":
