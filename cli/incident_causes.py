@@ -68,9 +68,8 @@ def causes(
     trials, twin runs and what machines reported speak for and against each; "unknown" is an
     answer. Whether the run would recover by itself is weighed against what stayed damaged.
 
-    With --yes the incident keeps what it is told by --twin, --hardware and --schedule, and the
-    ranking: both are in incident show and in the postmortem, and weigh in whatever is asked later
-    about this spike. Otherwise nothing is written.
+    With --yes the incident keeps the ranking and what it is told by --twin, --hardware and
+    --schedule, which every later ranking and the postmortem weigh. Else nothing is written.
 
     \b
     Examples:
@@ -96,10 +95,7 @@ def causes(
     advice = advise(known.event, known.series)
     if asked.does:
         attach_testimony(incident, opened, testimony, {"causes": found}, actor=asked.actor)
-    brings = bool(signs or schedule or twins or forget)
-    kept = "say --yes to keep with the incident what it was told" if brings else ""
-    if asked.does:
-        kept = f"{incident.id} keeps the ranking and what it was told: {testimony.describe()}"
+    kept = _kept(asked, testimony, brought=bool(signs or schedule or twins or forget))
 
     def render(out: Console) -> None:
         _show(out, f"Causes of {incident.id}", found, advice)
@@ -114,6 +110,14 @@ def causes(
         "told": testimony.to_json(),
     }
     emit(asked.as_json, payload, render)
+
+
+def _kept(asked: Asked, testimony: Told, *, brought: bool) -> str:
+    """Return in words what the incident keeps or would keep."""
+    if asked.does:
+        told_so = testimony.describe()
+        return f"{asked.incident.id} keeps the ranking and what it was told: {told_so}"
+    return "say --yes to keep with the incident what it was told" if brought else ""
 
 
 def _show(out: Console, title: str, found: Sequence[Mapping[str, Any]], advice: Advice) -> None:
