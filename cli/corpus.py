@@ -63,7 +63,8 @@ def index(
     """Build a manifest of shards: files, directories or patterns.
 
     With --signatures and no inputs, the manifest --out is there already and only the sidecars that
-    it lacks are written; so a job that was stopped goes on.
+    it lacks are written; so a job that was stopped goes on. Shards that cannot be read, or end their
+    worker process twice, are named when the others are signed, with exit code 1.
 
     \b
     Examples:

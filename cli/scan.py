@@ -66,7 +66,9 @@ def scan(
     Without options the whole corpus is scanned: binary data, repetition, encoded text, numbers,
     markup and mojibake are found, with reasons, and groups of documents with the same bytes, with
     their shards and first places. Near copies of given documents are found by `similar`. Where
-    shards cannot be read, what the others hold is shown, then those are named, with exit code 1.
+    shards cannot be read, or end their worker process twice, what the others hold is shown, then
+    those are named, with exit code 1. A detector of an installed package that takes over 30 seconds
+    on a document is reported and left out of the rest.
 
     With --window or --incident the documents are ranked against their controls: a detector that
     fires as often there explains nothing. Exact and near copies inside the window count as well.

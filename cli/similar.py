@@ -72,8 +72,8 @@ def similar(
     """Find documents like given ones.
 
     Near copies, exact copies and documents of the same kind of junk are found. The Jaccard index
-    is over word 5-grams and verified on the text. Where shards cannot be read, what the others hold
-    is shown, then those are named, with exit code 1.
+    is over word 5-grams and verified on the text. Where shards cannot be read, or end their worker
+    process twice, what the others hold is shown, then those are named, with exit code 1.
 
     \b
     Examples:

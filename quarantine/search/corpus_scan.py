@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -94,6 +94,8 @@ def run_scan(
     if panel is not None and workers:
         panel = panel.portable()
         report.problems.extend(panel.problems)
+    elif panel is not None:
+        panel = replace(panel)  # which was slow in another scan is asked again
     failed: list[Failure] = []
     sources: dict[int, str] = {}
     tasks = block_tasks(manifest)
@@ -140,7 +142,7 @@ def examine_documents(
     if manifest.has_text:
         report.findings.extend(detect_chunk(chunk, measure(chunk), ordinals))
         if panel is not None:
-            found, failed = panel_findings(chunk, ordinals, sources, panel)
+            found, failed = panel_findings(chunk, ordinals, sources, replace(panel))
             report.findings.extend(found)
             report.problems = [str(failure) for failure in merged(failed)]
     place = {doc: i for i, doc in enumerate(ordinals.tolist())}

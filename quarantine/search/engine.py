@@ -83,10 +83,11 @@ class Pool:
             "out, give it more; else leave out the shard, or the detector that fails on it"
             for part, how in again.dead
         ]
-        messages += [
-            f"{self.named(part)}: not looked at, since one scan worker after the other died"
-            for part in again.left
-        ]
+        if again.left:
+            messages.append(
+                f"{self.named(again.left[0])} and {len(again.left) - 1} more: not looked at, since "
+                "one scan worker after the other died"
+            )
         if messages and self.lost is None:
             raise CorpusError("; ".join(messages))
         for message in messages:

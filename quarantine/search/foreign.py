@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from typing import NoReturn, TypeVar
 
+from ...loader.aside import aside
 from ...loader.errors import ShardwardError
 
+T = TypeVar("T")
 MOST_SAID = 400
 """Characters of what code of others raised."""
 
@@ -29,3 +34,52 @@ def foreign() -> Iterator[None]:
             yield
     except (Exception, SystemExit) as error:  # nobody can list what others raise
         raise ForeignFailure(repr(error)[:MOST_SAID]) from error
+
+
+class Overdue(BaseException):
+    """Code of others took too long; no `except Exception` of theirs holds it up."""
+
+
+def bounded(call: Callable[[], T], seconds: float) -> T:
+    """Return what `call` returns within `seconds`.
+
+    In the main thread the alarm clock interrupts it, regular expressions too, which would hold
+    every other thread up. In another thread, or where the program has a use for SIGALRM, it is left
+    to run in a thread of its own, which is slower to ask and not ended.
+
+    Raises:
+        Overdue: it took longer.
+    """
+    if threading.current_thread() is threading.main_thread() and _alarm_is_free():
+        return _interrupted(call, seconds)
+    thread, future = aside(call, "code of others")
+    thread.start()
+    thread.join(seconds)
+    if not future.done():
+        raise Overdue
+    return future.result()
+
+
+def _alarm_is_free() -> bool:
+    free = signal.getitimer(signal.ITIMER_REAL)[0] == 0
+    return free and signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+
+
+def _interrupted(call: Callable[[], T], seconds: float) -> T:
+    rung = []
+
+    def ring(_signal: int, _frame: object) -> NoReturn:
+        rung.append(True)
+        raise Overdue
+
+    signal.signal(signal.SIGALRM, ring)
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            return call()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            if rung:  # also where the call made something else of it
+                raise Overdue
+    finally:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)

@@ -2,7 +2,7 @@
 
 A package adds one with an entry point in the group `shardward.detectors` that names a
 `TextDetector` or a function returning one. A detector that fails on a document, or says what means
-nothing, is reported; the scan goes on.
+nothing, is reported; the scan goes on. One that takes too long is reported and not asked again.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ from __future__ import annotations
 import math
 import pickle
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from operator import index
 from typing import Protocol, runtime_checkable
 
 from ...loader.errors import UsageError
 from .findings import DECISIVE, Finding, Opinion
-from .foreign import ForeignFailure, foreign
+from .foreign import ForeignFailure, Overdue, bounded, foreign
 from .old_pages import OldCodePage
 from .quality import GopherQuality
 from .residue import TemplateResidue
@@ -26,6 +28,8 @@ from .rules import BUILT_IN
 
 GROUP = "shardward.detectors"
 TAKEN = {rule.name for rule in BUILT_IN} | {"token-period", "copies", "unusual-language"}
+PATIENCE = 30.0
+"""Seconds that a detector of others has for one document."""
 _NAME = re.compile(r"[a-z0-9-]+")
 
 
@@ -51,37 +55,74 @@ class TextDetector(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A detector failed on `count` documents; `error` is what it said on the first, `doc`."""
+    """A detector failed on `count` documents; `error` is what it said on the first, `doc`.
+
+    Where it took too long, it was `left_out` of as many others.
+    """
 
     detector: str
     doc: int
     error: str
     count: int = 1
+    slow: bool = False
+    left_out: int = 0
 
     def __str__(self) -> str:
         more = f"; and on {self.count - 1} more" if self.count > 1 else ""
-        return f"detector {self.detector} failed on document {self.doc}: {self.error}{more}"
+        if not self.slow:
+            return f"detector {self.detector} failed on document {self.doc}: {self.error}{more}"
+        return (
+            f"detector {self.detector} {self.error} on document {self.doc}{more}; it was left out "
+            f"of the rest, {self.left_out} documents"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """The text detectors in use, and what was wrong with the others."""
+    """The text detectors in use, and what was wrong with the others.
+
+    A detector that is not of this package has `patience` seconds for a document. One that takes
+    longer is in `slow`, with the document, and is not asked again.
+    """
 
     detectors: tuple[TextDetector, ...] = ()
     problems: tuple[str, ...] = ()
+    patience: float = PATIENCE
+    slow: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def examine(self, doc: int, text: str, source: str) -> tuple[list[Finding], list[Failure]]:
         """Return the findings on one document, and what went wrong with which detector."""
         findings, failures = [], []
         for detector in self.detectors:
+            if detector.name in self.slow:
+                failures.append(self._overdue(detector.name, left_out=1))
+                continue
             try:
                 with foreign():
-                    opinion = detector.examine(text, source)
+                    opinion = self._ask(detector, text, source)
                     if opinion is not None:
                         findings.append(_finding(doc, detector, opinion, len(text)))
             except ForeignFailure as error:
                 failures.append(Failure(detector=detector.name, doc=doc, error=str(error)))
+            except Overdue:
+                self.slow[detector.name] = doc
+                failures.append(self._overdue(detector.name, count=1))
         return findings, failures
+
+    def _ask(self, detector: TextDetector, text: str, source: str) -> Opinion | None:
+        if type(detector).__module__.rpartition(".")[0] == __package__:
+            return detector.examine(text, source)
+        return bounded(partial(detector.examine, text, source), self.patience)
+
+    def _overdue(self, name: str, *, count: int = 0, left_out: int = 0) -> Failure:
+        return Failure(
+            detector=name,
+            doc=self.slow[name],
+            error=f"took over {self.patience:g} s",
+            count=count,
+            slow=True,
+            left_out=left_out,
+        )
 
     def portable(self) -> Panel:
         """Return the detectors that can be sent to other processes; problems name the others."""
@@ -96,7 +137,7 @@ class Panel:
                     f"detector {detector.name} cannot be sent to worker processes, and was left "
                     f"out ({error}); scan with --workers 0"
                 )
-        return Panel(detectors=tuple(kept), problems=tuple(problems))
+        return replace(self, detectors=tuple(kept), problems=tuple(problems))
 
 
 def panel(points: Sequence[EntryPoint] | None = None) -> Panel:
@@ -116,15 +157,18 @@ def panel(points: Sequence[EntryPoint] | None = None) -> Panel:
 
 
 def merged(failures: Iterable[Failure]) -> tuple[Failure, ...]:
-    """Return one failure for each detector, the earliest, with the count of all."""
-    found: dict[str, Failure] = {}
+    """Return one failure for each detector and kind, the earliest, with the counts of all."""
+    groups: dict[tuple[str, bool], list[Failure]] = defaultdict(list)
     for failure in failures:
-        known = found.get(failure.detector, failure)
-        count = failure.count if known is failure else known.count + failure.count
-        found[failure.detector] = replace(
-            min(known, failure, key=lambda each: each.doc), count=count
+        groups[failure.detector, failure.slow].append(failure)
+    return tuple(
+        replace(
+            min(groups[kind], key=lambda failure: failure.doc),
+            count=sum(failure.count for failure in groups[kind]),
+            left_out=sum(failure.left_out for failure in groups[kind]),
         )
-    return tuple(found[name] for name in sorted(found))
+        for kind in sorted(groups)
+    )
 
 
 def _check(detector: object, taken: set[str]) -> None:

@@ -73,6 +73,7 @@ def triage(
     usual, failed_too = _findings(manifest, controls, control_ids, usual_names, opinions)
     for problem in (*opinions.problems, *merged(failed + failed_too)):
         tell(str(problem))
+    found, usual = (_answered(each, opinions) for each in (found, usual))
     weights = _weigh(found, usual, len(window_ids), len(control_ids))
     weighed = list(zip(found, weights, strict=True))
     if len(window_ids) <= MOST_COMPARED:
@@ -114,6 +115,11 @@ def _findings(
     found = [*periods, *detect_chunk(chunk, measure(chunk), docs)]
     more, failed = panel_findings(chunk, docs, sources, opinions)
     return found + more, failed
+
+
+def _answered(findings: list[Finding], opinions: Panel) -> list[Finding]:
+    """Return the findings of detectors that judged window and controls alike to their end."""
+    return [finding for finding in findings if finding.detector not in opinions.slow]
 
 
 def copies(
