@@ -14,6 +14,7 @@ from ..loader.run import Run
 from ..quarantine.diagnose.confirm import Checklist
 from ..quarantine.diagnose.confirm import confirm as checklist_of
 from ..quarantine.diagnose.directions import declared
+from ..quarantine.diagnose.events import Event
 from ..quarantine.diagnose.series import Series
 from ..quarantine.ledger import Ledger
 from ..quarantine.respond import response
@@ -98,7 +99,7 @@ def open_(
     if onset is not None and log is None:
         with Ledger.open(opened) as ledger:
             check_reached(opened, ledger.last_step(), onset)
-    event = None if onset is not None else newest_page(signals(opened, log), short_run=short_run)
+    event = None if onset is not None else _newest_page(opened, log, short_run=short_run)
     kind = event.kind if event else "spike"
     onset = event.onset if event else onset or 0
     detected = event.detected if event else detected or onset
@@ -125,6 +126,14 @@ def open_(
     }
     asked = Asked(run=opened, incident=incident, actor=actor, does=True, as_json=as_json)
     said(asked, done=True, what="opened" + told, facts=found)
+
+
+def _newest_page(run: Run, log: Path | None, *, short_run: bool) -> Event:
+    series = signals(run, log)
+    if log is not None:
+        return newest_page(series, short_run=short_run)
+    with Ledger.open(run) as ledger:
+        return newest_page(series, short_run=short_run, announced=ledger.announced())
 
 
 def _check_steps(onset: int | None, detected: int | None) -> None:

@@ -14,6 +14,8 @@ from .records import NoteRecord, prepare_note
 from .topology import Topology
 
 REMEMBERED_CURSORS = 4096
+ANNOUNCED = "announced"
+"""The event of a planned change; `what` says which."""
 FORGOTTEN_REPORTS = 8
 
 
@@ -142,6 +144,10 @@ class Recorder:
     def event(self, name: str, step: int, values: Mapping[str, Any]) -> None:
         """Record something that happened at `step`."""
         self.note(Kind.EVENT, step, {"event": name, **values})
+
+    def announce(self, what: str) -> None:
+        """Record that a planned change begins with the step after the last completed one."""
+        self.event(ANNOUNCED, self.completed + 1, {"what": what})
 
     def note(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
         """Write a JSON record."""

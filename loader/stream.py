@@ -336,6 +336,10 @@ class ShardLoader(Closing):
         self._recorder.complete(step, values, None if sample_loss is None else list(sample_loss))
         return values
 
+    def announce(self, what: str) -> None:
+        """Record that the next step to be reported begins a planned change, such as "mixture"."""
+        self._recorder.announce(what.strip() or "a change")
+
     def state_dict(self) -> dict[str, Any]:
         """Return the cursor of the last completed step as JSON, under 1 KB.
 

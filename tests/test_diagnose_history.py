@@ -58,3 +58,34 @@ def test_only_the_last_steps_of_a_long_run_are_judged() -> None:
 
 def test_a_run_without_losses_has_no_history() -> None:
     assert history_of({}, an_event(onset=300, detected=302)) == ((), ())
+
+
+def test_a_change_that_was_announced_is_known_although_the_log_does_not_show_it() -> None:
+    event = an_event(onset=1300, detected=1302)
+    announced = {200: "mixture", 1295: "mixture: more code", 1500: "lr"}
+    changes, _ = history_of(a_run(1600, 1300), event, announced)
+
+    assert [(each.step, each.note, each.announced) for each in changes] == [
+        (200, "mixture", True),
+        (1295, "mixture: more code", True),
+    ]
+    causes = attribute(Evidence(event=event, changes=changes))
+    assert "announced at step 1295" in str([cause.to_json() for cause in causes])
+
+
+def test_what_an_announced_change_did_while_it_settled_is_no_earlier_page() -> None:
+    event, series = an_event(onset=1300, detected=1302), a_run(1600, 900, 1300)
+    _, unknown = history_of(series, event)
+    _, known = history_of(series, event, {899: "batch"})
+
+    assert [each.onset for each in unknown] == [900]
+    assert known == ()
+
+
+def test_an_announced_change_begins_with_the_next_loss_that_was_logged() -> None:
+    series = a_run(1600, 1300)
+    every = {name: Series(name=name, steps=each.steps[9::10], values=each.values[9::10])
+             for name, each in series.items()}  # fmt: skip
+    changes, _ = history_of(every, an_event(onset=1300, detected=1320), {1201: "batch"})
+
+    assert [(each.step, each.kind) for each in changes] == [(1210, "batch_size")]

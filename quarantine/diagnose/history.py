@@ -19,12 +19,13 @@ _JUDGED = (LOSS, "grad_norm", *WATCHED)
 
 
 def history_of(
-    series: Mapping[str, Series], event: Event
+    series: Mapping[str, Series], event: Event, announced: Mapping[int, str] | None = None
 ) -> tuple[tuple[Change, ...], tuple[Event, ...]]:
     """Return the changes of context up to `event`, and the pages that were over when it began.
 
-    The monitor judges the last 20,000 steps of the series anew; a run whose event falls into the
-    usual warm-up is judged as a short one. Nothing is known of fewer than 64 logged losses.
+    The monitor judges the last 20,000 steps of the series anew, knowing what was `announced` for
+    which step; a run whose event falls into the usual warm-up is judged as a short one. Nothing is
+    known of fewer than 64 logged losses.
     """
     first = event.onset - REACH
     judged = {
@@ -35,7 +36,11 @@ def history_of(
         return (), ()
     usual = MonitorConfig()
     short = event.onset <= usual.warmup_steps + usual.least_points
-    events = detect(judged, MonitorConfig.for_short_run(points) if short else usual)
+    events = detect(
+        judged,
+        MonitorConfig.for_short_run(points) if short else usual,
+        announced={step: what for step, what in (announced or {}).items() if step >= first},
+    )
     earlier = tuple(each for each in events if each.page and each.detected < event.onset)
     return changes_from(events), earlier
 

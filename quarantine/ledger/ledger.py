@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from ...loader.arrays import Int64Array
+from ...loader.recorder import ANNOUNCED
 from .as_found import AsFound
 from .check import Problem, check
 from .derive import Deriver
@@ -182,6 +183,17 @@ class Ledger(LedgerFile):
             f"WHERE step = ? AND {condition(self.spans(branch))} ORDER BY piece, rank, sample",
             [step],
         )
+
+    @repairing
+    def announced(self, branch: int | View | None = None) -> dict[int, str]:
+        """Return by step, in order, which planned changes were announced to begin with it."""
+        rows = self.database.table(
+            "SELECT step, string_agg(DISTINCT what, ', ' ORDER BY what) AS what "  # noqa: S608
+            "FROM (SELECT *, content->>'what' AS what FROM events) "
+            f"WHERE event = '{ANNOUNCED}' AND {condition(self.spans(branch))} "
+            "GROUP BY step ORDER BY step"
+        )
+        return dict(zip(rows["step"].to_pylist(), rows["what"].to_pylist(), strict=True))
 
     @repairing
     def checkpoints(self, branch: int | View | None = None) -> pa.Table:

@@ -117,7 +117,7 @@ def gathered(incident: Incident, run: Run, ledger: Ledger, manifest: Manifest) -
     watched = _watched_trial(incident)
     piece = _branches(incident, run)[0][1] if run.head() is not None else None
     event, series = event_of(incident), ledger_series(ledger, piece)
-    changes, earlier = history_of(series, event)
+    changes, earlier = history_of(series, event, ledger.announced(piece))
     known_of_run = Evidence(
         event=event,
         changes=changes if piece is None else (*_restarts(run, piece), *changes),

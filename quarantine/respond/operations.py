@@ -33,8 +33,13 @@ FEWEST_POINTS = 16
 SHORTEST_RUN = 64
 
 
-def newest_page(series: Mapping[str, Series], *, short_run: bool = False) -> Page:
-    """Return the newest event of the monitor that calls a person.
+def newest_page(
+    series: Mapping[str, Series],
+    *,
+    short_run: bool = False,
+    announced: Mapping[int, str] | None = None,
+) -> Page:
+    """Return the newest event of the monitor that calls a person; `announced` as for `detect`.
 
     Raises:
         IncidentError: nothing pages in these signals.
@@ -48,7 +53,7 @@ def newest_page(series: Mapping[str, Series], *, short_run: bool = False) -> Pag
             "with --onset"
         )
     config = MonitorConfig.for_short_run(steps) if short_run else None
-    pages = [event for event in detect(series, config) if event.page]
+    pages = [event for event in detect(series, config, announced=announced) if event.page]
     if not pages:
         raise IncidentError(
             "the monitor pages nothing in these signals; name the steps with --onset, or try "
