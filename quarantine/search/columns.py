@@ -38,6 +38,10 @@ class TextChunk:
         """Return the bytes of one row without a copy."""
         return self.data[int(self.offsets[row]) : int(self.offsets[row + 1])]
 
+    def rows(self, first: int, last: int) -> TextChunk:
+        """Return rows `first` to `last` - 1, or as many of them as there are, without a copy."""
+        return TextChunk(data=self.data, offsets=self.offsets[first : last + 1])
+
     def text(self, row: int, most: int | None = None) -> str:
         """Return one row as text, or what its first `most` bytes hold; not UTF-8 is U+FFFD."""
         view = self.view(row)

@@ -52,7 +52,7 @@ def pairs_within(chunk: TextChunk, threshold: float) -> list[Pair]:
         for right in np.flatnonzero((matches >= least) & (counts[left + 1 :] > 0)) + left + 1:
             score = jaccard(_set(chunk, sets, left), _set(chunk, sets, int(right)))
             if score >= threshold:
-                same = chunk.raw(left) == chunk.raw(int(right))
+                same = content_hash(chunk.view(left)) == content_hash(chunk.view(int(right)))
                 found.append(Pair(left=left, right=int(right), score=score, exact=same))
     return found
 
@@ -65,16 +65,16 @@ def pairs_between(chunk: TextChunk, others: TextChunk, threshold: float) -> list
     found: list[Pair] = []
     for left in np.flatnonzero(mine.counts).tolist():
         matches = (theirs.low == mine.low[left]).sum(axis=1)
-        shingles = shingle_set(chunk.raw(left))
+        shingles = shingle_set(chunk.view(left).data)
         for right in np.flatnonzero((matches >= least) & (theirs.counts > 0)).tolist():
             score = jaccard(shingles, _set(others, sets, right))
             if score >= threshold:
-                same = chunk.raw(left) == others.raw(right)
+                same = content_hash(chunk.view(left)) == content_hash(others.view(right))
                 found.append(Pair(left=left, right=right, score=score, exact=same))
     return found
 
 
 def _set(chunk: TextChunk, sets: dict[int, NDArray[np.uint64]], row: int) -> NDArray[np.uint64]:
     if row not in sets:
-        sets[row] = shingle_set(chunk.raw(row))
+        sets[row] = shingle_set(chunk.view(row).data)
     return sets[row]

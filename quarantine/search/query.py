@@ -87,8 +87,7 @@ def build_query(
             f"got {len(query_docs)} documents, kinds {', '.join(kinds)} and threshold {threshold}"
         )
     docs = np.unique(np.asarray(query_docs, dtype=np.int64))
-    chunk, _ = documents_chunk(manifest, docs)
-    rows = index_chunk(chunk, junk=manifest.has_text)
+    rows, sets = _read(manifest, docs)
     known, likeness, unread = _junk(manifest, rows, docs) if "junk" in kinds else ((), None, ())
     hashes = [rows.hashes[row].tobytes() for row in range(len(rows))]
     return Query(
@@ -99,7 +98,7 @@ def build_query(
         banded=threshold >= BANDED_FROM or len(docs) > COMPARED_ALL,
         low=rows.low,
         bands=tuple(value_set(band[rows.counts > 0]) for band in rows.bands),
-        sets=tuple(shingle_set(chunk.raw(row)) for row in range(len(chunk))),
+        sets=sets,
         compared=_distinct(rows),
         hashes={
             key: doc for key, doc in zip(hashes, docs.tolist(), strict=True) if key != EMPTY_HASH
@@ -108,6 +107,15 @@ def build_query(
         likeness=likeness,
         digest=_digest(manifest, docs, threshold, kinds, unread),
     )
+
+
+def _read(
+    manifest: Manifest, docs: NDArray[np.int64]
+) -> tuple[IndexRows, tuple[NDArray[np.uint64], ...]]:
+    """Return the rows and the shingles of documents, whose text is held no longer than this."""
+    chunk, _ = documents_chunk(manifest, docs)
+    rows = index_chunk(chunk, junk=manifest.has_text)
+    return rows, tuple(shingle_set(chunk.view(row).data) for row in range(len(chunk)))
 
 
 def _distinct(rows: IndexRows) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 
@@ -17,15 +18,18 @@ from numpy.typing import NDArray
 
 from ...loader.errors import MismatchError
 from .characters import CLASS_SHIFT, IGNORED, UNSTABLE, character_table
-from .columns import TextChunk, chunk_of
+from .columns import TextChunk
 from .kernels import collect_shingles, sign_documents
 from .shingles import TOKENIZER_VERSION
 
+Raw = bytes | memoryview
 PERMUTATIONS = 128
 BANDS = 25
 ROWS = 5
 MOST_SHINGLES = 1 << 23
 NORMAL_SLICE = 1 << 20
+HEAD = 1 << 26
+"""Bytes of normalised text that are looked through for as many shingles, before there are more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,24 +104,22 @@ def sign(chunk: TextChunk, *, count: int = PERMUTATIONS, seed: int = 1) -> Signa
     values, counts, seen = _sign(chunk, count, seed)
     unstable = np.flatnonzero(seen & np.uint32(UNSTABLE))
     for row in unstable:
-        raw = chunk.raw(int(row))
-        normal = normal_bytes(raw)
-        if normal != raw:
-            again, number, _ = _sign(chunk_of([normal]), count, seed)
+        normal = bytearray()
+        for piece in normal_slices(chunk.view(int(row)).data):
+            normal += piece
+        if normal != chunk.view(int(row)).data:
+            again, number, _ = _sign(_chunk_in(normal), count, seed)
             values[row], counts[row] = again[0], number[0]
     return Signatures(values=values, counts=counts)
 
 
-def normal_bytes(raw: bytes) -> bytes:
-    """Return UTF-8 bytes normalised as by `shingles.normalise`, slice by slice."""
-    if len(raw) <= NORMAL_SLICE:
-        return _normal_slice(raw)
-    pieces, start = [], 0
-    while start < len(raw):
-        stop = _cut(raw, start + NORMAL_SLICE)
-        pieces.append(_normal_slice(raw[start:stop]))
+def normal_slices(raw: Raw) -> Iterator[bytes]:
+    """Yield UTF-8 bytes normalised as by `shingles.normalise`, about a mebibyte at a time."""
+    view, start = memoryview(raw), 0
+    while start < len(view):
+        stop = _cut(view, start + NORMAL_SLICE)
+        yield _normal_slice(view[start:stop])
         start = stop
-    return b"".join(pieces)
 
 
 def band_values(values: NDArray[np.uint32]) -> NDArray[np.uint32]:
@@ -138,16 +140,21 @@ def candidate_probability(jaccard: float) -> float:
     return float(1.0 - (1.0 - jaccard**ROWS) ** BANDS)
 
 
-def shingle_set(raw: bytes) -> NDArray[np.uint64]:
+def shingle_set(raw: Raw) -> NDArray[np.uint64]:
     """Return the sorted distinct 64-bit shingle hashes of one document.
 
-    A document of more than MOST_SHINGLES is represented by its first ones.
+    A document of more than MOST_SHINGLES is represented by its first ones, and no more of it is
+    normalised than it takes to have them.
     """
-    table = character_table()
-    normal = np.frombuffer(normal_bytes(raw), dtype=np.uint8)
-    out = np.empty(min(normal.size, MOST_SHINGLES) + 1, dtype=np.uint64)
-    kept = collect_shingles(normal, table.ascii, table.pages, table.cells, out)
-    return np.unique(out[: int(kept)])
+    normal, enough = bytearray(), HEAD
+    for piece in normal_slices(raw):
+        normal += piece
+        if len(normal) >= enough:
+            found = _shingles(normal)
+            if len(found) > MOST_SHINGLES:
+                return np.unique(found[:MOST_SHINGLES])
+            enough *= 2
+    return np.unique(_shingles(normal)[:MOST_SHINGLES])
 
 
 def jaccard(left: NDArray[np.uint64], right: NDArray[np.uint64]) -> float:
@@ -155,6 +162,24 @@ def jaccard(left: NDArray[np.uint64], right: NDArray[np.uint64]) -> float:
     shared = np.intersect1d(left, right, assume_unique=True).size
     union = left.size + right.size - shared
     return shared / union if union else 0.0
+
+
+def _shingles(normal: bytearray) -> NDArray[np.uint64]:
+    """Return the first shingles of normalised text, at most one more than MOST_SHINGLES.
+
+    The last one may be of a word that was cut.
+    """
+    table = character_table()
+    out = np.empty(min(len(normal), MOST_SHINGLES) + 1, dtype=np.uint64)
+    text = _chunk_in(normal).data
+    return out[: int(collect_shingles(text, table.ascii, table.pages, table.cells, out))]
+
+
+def _chunk_in(text: bytearray) -> TextChunk:
+    """Return `text` as the one document of a chunk, in place."""
+    data = np.frombuffer(text, dtype=np.uint8)
+    data.flags.writeable = False
+    return TextChunk(data=data, offsets=np.array([0, len(text)], dtype=np.int64))
 
 
 def _sign(
@@ -171,8 +196,8 @@ def _sign(
     return values, counts, seen
 
 
-def _normal_slice(raw: bytes) -> bytes:
-    text = _ignored().sub("", raw.decode("utf-8", "replace"))
+def _normal_slice(raw: memoryview) -> bytes:
+    text = _ignored().sub("", str(raw, "utf-8", "replace"))
     if not unicodedata.is_normalized("NFC", text):
         text = unicodedata.normalize("NFC", text)
     return text.encode("utf-8", "replace")
@@ -188,7 +213,7 @@ def _ignored() -> re.Pattern[str]:
     return re.compile("[" + "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in runs) + "]+")
 
 
-def _cut(raw: bytes, stop: int) -> int:
+def _cut(raw: memoryview, stop: int) -> int:
     """Return a cut at or after `stop` before an ASCII byte, where no composition can cross."""
     last = min(len(raw), stop + NORMAL_SLICE)
     while stop < last and raw[stop] >= 0x80:

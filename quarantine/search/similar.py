@@ -225,7 +225,7 @@ def _verified(
         chunk = block_chunk(manifest, block)
         for i in np.flatnonzero(blocks == block).tolist():
             doc, chosen = int(docs[i]), candidates.places[i]
-            shingles = shingle_set(chunk.raw(doc - start))
+            shingles = shingle_set(chunk.view(doc - start).data)
             places = query.compared[chosen[chosen >= 0]].tolist()
             score, place = max((jaccard(shingles, query.sets[p]), -p) for p in places)
             if score >= query.threshold:

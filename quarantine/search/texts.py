@@ -20,6 +20,9 @@ from .columns import TextChunk, chunk_of, text_chunks
 if TYPE_CHECKING:
     from ...loader.manifest import Manifest
 
+LARGE = 1 << 26
+"""Bytes from which what is read is large; giving memory back takes a millisecond or two."""
+
 
 def block_chunk(manifest: Manifest, block: int, most: int | None = None) -> TextChunk:
     """Return the documents of a block, or its first `most`.
@@ -28,7 +31,7 @@ def block_chunk(manifest: Manifest, block: int, most: int | None = None) -> Text
         CorruptBlock: the shard no longer holds what was indexed.
     """
     if manifest.has_text:
-        return _single(manifest.block_text(block).slice(0, most))
+        return _single(_lean(manifest.block_text(block)).slice(0, most))
     data = manifest.open_block(block)
     last = len(data.offsets) - 1 if most is None else min(most, len(data.offsets) - 1)
     offsets = data.offsets[: last + 1]
@@ -50,12 +53,23 @@ def documents_chunk(
     sources: list[str] = table["source"].to_pylist()
     if not table.num_rows:
         return chunk_of([]), sources
-    array = table[column].combine_chunks()
+    array = _lean(table[column].combine_chunks())
     if column == "text":
         return _single(array), sources
     values = array.values.to_numpy(zero_copy_only=False)
     gone = np.isin(np.asarray(docs, np.int64), manifest.tombstones)
     return _ids_as_words(values, array.offsets.to_numpy(), gone), sources
+
+
+def _lean(read: pa.Array) -> pa.Array:
+    """Return `read`; what else it took to read a large array goes back to the system.
+
+    Arrow's allocator keeps the pages, as stored and decompressed, for the next one who asks for
+    as much. That is another allocator here, and a page with a giant document is as large as it.
+    """
+    if read.nbytes >= LARGE:
+        pa.default_memory_pool().release_unused()
+    return read
 
 
 def _single(array: pa.Array) -> TextChunk:

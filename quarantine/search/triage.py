@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from .columns import TextChunk, chunk_of
+from .columns import TextChunk
 from .detectors import detect_chunk, panel_findings
 from .features import measure
 from .findings import DECISIVE, Finding, Suspect
@@ -66,8 +66,10 @@ def triage(
     window_ids = np.setdiff1d(np.asarray(window_docs, dtype=np.int64), control_ids)
     if not len(window_ids):
         return []
-    window, names = documents_chunk(manifest, window_ids)
-    controls, usual_names = documents_chunk(manifest, control_ids)
+    docs = np.concatenate([window_ids, control_ids])
+    both, names = documents_chunk(manifest, docs)
+    window, controls = both.rows(0, len(window_ids)), both.rows(len(window_ids), len(docs))
+    names, usual_names = names[: len(window)], names[len(window) :]
     opinions = _panel(controls, usual_names)
     found, failed = _findings(manifest, window, window_ids, names, opinions)
     usual, failed_too = _findings(manifest, controls, control_ids, usual_names, opinions)
@@ -77,10 +79,7 @@ def triage(
     weights = _weigh(found, usual, len(window_ids), len(control_ids))
     weighed = list(zip(found, weights, strict=True))
     if len(window_ids) <= MOST_COMPARED:
-        nearby = max(0, MOST_COMPARED - len(window_ids))
-        texts = [window.view(row).data for row in range(len(window))]
-        texts += [controls.view(row).data for row in range(min(nearby, len(controls)))]
-        near = copies(chunk_of(texts), np.concatenate([window_ids, control_ids]), len(window_ids))
+        near = copies(both.rows(0, MOST_COMPARED), docs, len(window_ids))
         weighed += [(finding, finding.score) for finding in near]
     sources = dict(zip(window_ids.tolist(), names, strict=True))
     return _rank(weighed, sources, losses or {})
