@@ -85,6 +85,45 @@ def test_a_hardware_sign_is_weighed_by_its_severity(severe: bool) -> None:
     assert (cause.score > 0.5) == severe
 
 
+SCALE = np.where(np.arange(700) < 590, 65536.0, 2.0 ** -np.arange(700.0))
+SHARES = np.where(np.arange(700) < 599, 0.2, 0.9)
+RESUMED = (Change(step=600, kind="resume"),)
+
+
+def test_two_causes_that_each_have_evidence_of_their_own_are_both_named() -> None:
+    signs = (HardwareSign(step=599, what="XID 79 on gpu 3"),)
+    alone = replace(BARE, series=series_of({"loss_scale": SCALE}))
+
+    both = attribute(replace(alone, hardware=signs))
+
+    assert {cause.name for cause in both[:2]} == {"hardware", "numerics"}
+    assert both[1].score > 0.3
+    assert all("two causes at once" in cause.evidence_for[-1] for cause in both[:2])
+    assert sum(cause.score for cause in both) <= 1 + 1e-9
+    assert not any("two causes" in text for text in attribute(alone)[0].evidence_for)
+
+
+def test_what_a_cause_brings_about_is_no_second_cause() -> None:
+    """A loader that was not restored moves the shares of the sources."""
+    evidence = replace(BARE, series=series_of({"share/books": SHARES}))
+
+    moved, resumed = attribute(evidence), attribute(replace(evidence, changes=RESUMED))
+
+    assert [moved[0].name, resumed[0].name] == ["mix_change", "resume_fault"]
+    assert named(resumed, "mix_change").score < 0.1
+
+
+def test_what_trials_leave_over_is_no_second_cause() -> None:
+    tried = (Trial(kind="skip", recurred=True), Trial(kind="other_data", recurred=True))
+    change = Change(step=600, kind="mixture", announced=True)
+    evidence = replace(BARE, changes=(change,), trials=tried)
+
+    causes = attribute(evidence)
+
+    assert [cause.name for cause in causes[:2]] == ["mix_change", "learning_rate"]
+    assert not any("two causes" in text for cause in causes for text in cause.evidence_for)
+
+
 def test_a_gradient_explosion_is_a_symptom_unless_a_layer_leads() -> None:
     gradient = gradients(700)
     gradient[599:603] *= 30

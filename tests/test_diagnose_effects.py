@@ -9,11 +9,12 @@ import pytest
 from helpers_diagnose import Array, an_event, curve, series_of
 
 from shardward.quarantine.diagnose.attribution import attribute
-from shardward.quarantine.diagnose.evidence import Change, Evidence
+from shardward.quarantine.diagnose.evidence import Change, Evidence, Window
 from shardward.quarantine.diagnose.rules import loss_left
 from shardward.quarantine.diagnose.series import Series
 
 POINTS, LEFT = 700, 602
+JUNK = Window(flagged_share=0.7, control_share=0.01, controls=4)
 NOISE = np.random.default_rng(5).normal(0, 0.02, POINTS)
 
 
@@ -79,6 +80,55 @@ def test_what_was_sampled_too_early_eliminates_nothing() -> None:
 
     assert max(found, key=lambda name: found[name]) == "unknown"
     assert found["bad_data"] < 0.1
+
+
+@pytest.mark.parametrize(("every", "named"), [(2, True), (3, False)])
+def test_a_log_with_steps_between_its_rows_eliminates_nothing(every: int, named: bool) -> None:
+    series = {
+        name: replace(each, steps=each.steps[kept], values=each.values[kept])
+        for name, each in probed().items()
+        for kept in [each.steps % every == LEFT % every]
+    }
+
+    found = scores(page(series, end=None))
+
+    assert (max(found, key=lambda name: found[name]) == "bad_data") is named
+
+
+def test_a_jump_that_has_not_ended_is_the_data_no_more() -> None:
+    series = probed() | series_of({"loss": the_loss()})
+
+    lasting = attribute(page(series, kind="divergence", end=None))
+
+    assert lasting[0].name == "unknown"
+    (data,) = [cause for cause in lasting if cause.name == "bad_data"]
+    assert "it has not ended, as batches do" in data.evidence_for[0]
+
+
+def resumed(**moved: Array) -> Evidence:
+    """Return a page whose loss left on the first resumed step, with all that a resume restores."""
+    calm = {"lr": np.full(POINTS, 1e-3), "share__web": 0.5 + NOISE / 100, "residual__0": 2 + NOISE}
+    change = Change(step=LEFT, kind="resume")
+    return replace(page(probed(**{**calm, **moved}), onset=LEFT), changes=(change,), window=JUNK)
+
+
+def test_a_resume_that_restored_all_it_should_is_not_blamed() -> None:
+    assert attribute(resumed())[0].name == "bad_data"
+    assert scores(resumed())["resume_fault"] < 0.1
+
+
+@pytest.mark.parametrize(
+    "part", ["lr", "share__web", "residual__0", "update_ratio__blocks.0", "output_lse"]
+)
+def test_a_resume_is_blamed_where_a_part_moved_or_was_not_measured(part: str) -> None:
+    moved = np.where(np.arange(POINTS) < LEFT - 1, NOISE, 9.0)
+    lost = resumed(**{part: moved})
+    name = part.replace("__", "/")
+    unmeasured = replace(lost, series={k: v for k, v in lost.series.items() if k != name})
+
+    assert attribute(lost)[0].name == "resume_fault"
+    if name not in ("output_lse", "residual/0"):  # another signal shows the weights
+        assert attribute(unmeasured)[0].name == "resume_fault"
 
 
 @pytest.mark.parametrize(("first", "named"), [(LEFT - 3, True), (LEFT + 1, False)])
@@ -197,6 +247,14 @@ def test_an_evaluation_that_jumps_with_the_loss_is_no_drift_of_the_harness() -> 
     evidence = page(series_of({"loss": the_loss(), "heldout_loss": heldout}), end=None)
 
     assert scores(evidence)["eval_drift"] < 0.02
+
+
+def test_a_page_for_the_loss_is_no_drift_of_the_harness_however_slowly_it_rises() -> None:
+    heldout = 2.9 + NOISE / 10
+    heldout[LEFT - 1 :] += 0.5
+    evidence = page(series_of({"loss": curve(POINTS), "heldout_loss": heldout}), end=None)
+
+    assert attribute(evidence)[0].name == "unknown"
 
 
 def test_a_level_that_rose_with_the_share_of_a_source_is_no_change_of_scale() -> None:

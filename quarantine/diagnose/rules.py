@@ -21,23 +21,29 @@ CALM = 1.0
 CLEAR = 5.0
 LEAST_NOISE = 0.004
 NOISE_POINTS = 32
+RECENT = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Voice:
-    """One statement for (positive weight) or against (negative) a cause, in log odds."""
+    """One statement for (positive weight) or against (negative) a cause, in log odds.
+
+    It is `direct` where it was seen in the cause itself, such as a rate that rose, and not in
+    what the loss did, by elimination, or in what may as well be an effect.
+    """
 
     cause: str
     weight: float
     text: str
+    direct: bool = True
 
 
 Rule = Callable[[Evidence], Iterator[Voice]]
 
 
-def say(cause: str, weight: float, text: str) -> Voice:
+def say(cause: str, weight: float, text: str, *, direct: bool = True) -> Voice:
     """Return a voice."""
-    return Voice(cause=cause, weight=weight, text=text)
+    return Voice(cause=cause, weight=weight, text=text, direct=direct)
 
 
 def last_step(evidence: Evidence) -> int:
@@ -56,9 +62,10 @@ def loss_left(evidence: Evidence) -> int:
 
 
 def loss_stayed(evidence: Evidence) -> bool:
-    """Whether the loss is known and was never clearly off its level."""
+    """Whether the loss is known and was never clearly off its level, nor paged for."""
     found = _loss_off(evidence)
-    return found is not None and not len(found)
+    paged = math.isfinite(evidence.event.z)  # an event that a person opened has no height
+    return found is not None and not len(found) and not paged
 
 
 def _loss_off(evidence: Evidence) -> NDArray[np.int64] | None:
@@ -93,3 +100,18 @@ def noise_before(series: Series, step: int, points: int = REFERENCE_POINTS) -> f
     if len(values) < 4:
         return None
     return 1.4826 * float(np.median(np.abs(values - np.median(values))))
+
+
+def of_kind(evidence: Evidence, prefix: str) -> list[Series]:
+    """Return the series of one kind, such as those of each layer."""
+    return [each for name, each in evidence.series.items() if name.split("/")[0] == prefix]
+
+
+def stood(series: Series, onset: int, last: int) -> bool:
+    """Whether the values of the steps up to `last` are like those before them."""
+    earlier = series.between(0, onset - RECENT - 1)[-64:]
+    late = series.between(onset - RECENT, last)
+    if len(earlier) < 8 or not len(late):
+        return True
+    middle, reach = float(np.median(earlier)), float(np.ptp(earlier))
+    return bool(np.abs(late - middle).max() <= 2 * reach + 0.05 * abs(middle) + 1e-12)

@@ -17,7 +17,9 @@ from .rules import (
     loss_left,
     loss_stayed,
     measures_nothing,
+    of_kind,
     say,
+    stood,
 )
 from .series import Series
 
@@ -29,6 +31,9 @@ STILL_NORM = 1.3
 NORM_JUMP = 2.0
 STILL_HELDOUT = 0.04
 SAME_RATIO = 0.06
+# The signals that show whether each part was restored.
+_SCHEDULE, _LOADER, _OPTIMIZER = ("lr",), ("share",), ("update_ratio",)
+_WEIGHTS = ("activation", "residual", "attention_logit", "output_lse")
 
 
 def _near(evidence: Evidence, kind: str, before: int = NEAR_STEPS) -> Change | None:
@@ -50,9 +55,30 @@ def resume(evidence: Evidence) -> Iterator[Voice]:
     distance = evidence.event.onset - change.step
     when = "on the first resumed step" if distance <= 1 else f"{distance} steps after a resume"
     yield say("resume_fault", 6.0 if distance <= 1 else 4.5, f"the event begins {when}")
+    if _restored(evidence, change.step):
+        text = "from there on rate, sources and layers are as they were before it"
+        yield say("resume_fault", -5.0, text)
+        return
     yield say("bad_data", -2.0, f"the event begins {when}, which data alone would not do")
     if evidence.event.end is not None:
         yield say("resume_fault", 0.5, "it fades by itself, as a lost optimizer state does")
+
+
+def _restored(evidence: Evidence, resumed: int) -> bool:
+    """Whether all that a resume restores was measured up to where the loss left, and stood still.
+
+    An update is made after its step's loss: the last to be asked is the one before the loss left,
+    and the first after the resume at least.
+    """
+    left = loss_left(evidence)
+    parts = ((_SCHEDULE, left), (_LOADER, left), (_WEIGHTS, left))
+    for prefixes, last in (*parts, (_OPTIMIZER, max(left - 1, resumed))):
+        found = [each for prefix in prefixes for each in of_kind(evidence, prefix)]
+        if not any(len(each.between(resumed, last)) for each in found):
+            return False
+        if not all(stood(each, resumed, last) for each in found):
+            return False
+    return True
 
 
 def schedule(evidence: Evidence) -> Iterator[Voice]:
@@ -212,8 +238,8 @@ def nothing_measured(evidence: Evidence) -> Iterator[Voice]:
     """Speak of a loss that fell to nothing or stands still: it is not the model that did it."""
     if measures_nothing(evidence.event):
         text = "the loss measures nothing, as where all labels are masked or one value is logged"
-        yield say("logging", 3.5, text)
-        yield say("bad_data", 3.5, text)
+        yield say("logging", 3.5, text, direct=False)
+        yield say("bad_data", 3.5, text, direct=False)
 
 
 def evaluation(evidence: Evidence) -> Iterator[Voice]:

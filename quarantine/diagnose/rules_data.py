@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from .confirm import last_step, source_checks
 from .events import Event
 from .evidence import Evidence, Trial, Twin, Window
-from .rules import Rule, Voice, loss_left, say
+from .rules import RECENT, Rule, Voice, loss_left, of_kind, say, stood
 from .series import Series
 
 RISEN_SHARE = 0.1
 LEAST_QUIET = 4
-RECENT = 5
 AT_ONCE = 0.4
+# Logged steps at most so far apart hide no cause that grows.
+CLOSE = 2
 
 
 def documents(evidence: Evidence) -> Iterator[Voice]:
@@ -82,7 +81,7 @@ def _skip(trial: Trial) -> Iterator[Voice]:
         text = "the spike came back with the suspects left out"
         yield say("bad_data", -6.0, text)
         yield say("data_state", -4.0, text)
-        yield say("learning_rate", 2.5, text)
+        yield say("learning_rate", 2.5, text, direct=False)
     else:
         text = "the spike stayed away with the suspects left out"
         yield say("bad_data", 2.5, text)
@@ -102,7 +101,7 @@ def _other_data(trial: Trial) -> Iterator[Voice]:
     if trial.recurred:
         text = "other batches from the same checkpoint spike as well"
         yield say("bad_data", -4.0, text)
-        yield say("learning_rate", 2.0, text)
+        yield say("learning_rate", 2.0, text, direct=False)
     else:
         yield say("bad_data", 1.0, "other batches from the same checkpoint do not spike")
 
@@ -122,8 +121,9 @@ def _twin(twin: Twin) -> Iterator[Voice]:
         yield say("data_state", 1.0, text)
         yield say("hardware", 0.5, text)
     elif twin.coincides:
-        yield say("bad_data", -2.0, "a twin run on other data spikes at the same steps")
-        yield say("learning_rate", 1.5, "a twin run on other data spikes at the same steps")
+        text = "a twin run on other data spikes at the same steps"
+        yield say("bad_data", -2.0, text)
+        yield say("learning_rate", 1.5, text, direct=False)
 
 
 def shape(evidence: Evidence) -> Iterator[Voice]:
@@ -132,13 +132,14 @@ def shape(evidence: Evidence) -> Iterator[Voice]:
     answers = [check.agrees for check in checks.values() if check.agrees is not None]
     rose, asked = sum(answers), len(answers)
     if asked > 1 and 0 < rose <= asked / 2:
-        yield say("bad_data", 1.0, f"the loss rose in {rose} of {asked} sources only")
+        text = f"the loss rose in {rose} of {asked} sources only"
+        yield say("bad_data", 1.0, text, direct=False)
     elif asked > 1 and rose == asked:
         yield say("bad_data", -0.5, "the loss rose in every source alike")
 
 
 def elimination(evidence: Evidence) -> Iterator[Voice]:
-    """Speak of a jump within one step while all that was measured besides stood still.
+    """Speak of a jump at once while all that was measured besides stood still.
 
     Data comes last: what is left when context, logits, optimizer, numerics and hardware were
     looked at and are quiet. Without probes there is nothing to eliminate, and nothing is said.
@@ -150,13 +151,19 @@ def elimination(evidence: Evidence) -> Iterator[Voice]:
     loss = evidence.series.get("loss")
     if loss is None or not _at_once(loss, evidence.event, left):
         return
-    text = f"the loss jumped within one step while {', '.join(quiet)} stood still"
+    text = f"the loss jumped at once while {', '.join(quiet)} stood still"
     if not _known_then(evidence, loss, left):
-        yield say("bad_data", 0.5, f"{text} when they were last sampled, which was before")
+        text += " when they were last sampled, which was before"
+        yield say("bad_data", 0.5, text, direct=False)
         return
-    yield say("bad_data", 3.5, text)
+    if evidence.event.kind == "divergence" and evidence.event.end is None:
+        text += "; but it has not ended, as batches do"
+        yield say("bad_data", 2.0, text, direct=False)
+        return
+    yield say("bad_data", 3.5, text, direct=False)
     if evidence.event.end is not None and _ended_at_once(loss, evidence.event):
-        yield say("bad_data", 1.0, "it ended within one step too, as batches do")
+        text = "it ended within one step too, as batches do"
+        yield say("bad_data", 1.0, text, direct=False)
 
 
 # Context moves with the step itself; what the model does in answer moves at the onset too.
@@ -173,44 +180,35 @@ _MODEL = {
 _SETTINGS = ("lr", "batch_size", "accumulation", "seq_len")
 
 
-def _logged(evidence: Evidence, prefix: str) -> list[Series]:
-    return [each for name, each in evidence.series.items() if name.split("/")[0] == prefix]
-
-
 def _quiet_families(evidence: Evidence, left: int) -> list[str]:
     """Return the families that were logged and stood still; none if one of them moved."""
     settings = (evidence.series[name] for name in _SETTINGS if name in evidence.series)
-    if not all(_stood(each, left, left) for each in settings):
+    if not all(stood(each, left, left) for each in settings):
         return []
     quiet = []
     for family, prefix in {**_CONTEXT, **_MODEL}.items():
-        logged = _logged(evidence, prefix)
+        found = of_kind(evidence, prefix)
         last = left if family in _CONTEXT else left - 1
-        if logged and not all(_stood(each, left, last) for each in logged):
+        if found and not all(stood(each, left, last) for each in found):
             return []
-        quiet += [family] if logged else []
+        quiet += [family] if found else []
     return quiet
 
 
 def _known_then(evidence: Evidence, loss: Series, left: int) -> bool:
-    """Whether context was known at the step `left`, and the model at the logged step before."""
+    """Whether context was known at the step `left`, and the model at the logged step before.
+
+    Where more than one step lies between the two, what grew in them went unseen.
+    """
     earlier = int(loss.steps[loss.steps < left].max(initial=0))
+    if left - earlier > CLOSE:
+        return False
     for prefixes, first in ((_CONTEXT, left), (_MODEL, earlier)):
         for prefix in prefixes.values():
-            logged = _logged(evidence, prefix)
-            if logged and not any(len(each.between(first, left)) for each in logged):
+            found = of_kind(evidence, prefix)
+            if found and not any(len(each.between(first, left)) for each in found):
                 return False
     return True
-
-
-def _stood(series: Series, onset: int, last: int) -> bool:
-    """Whether the values of the steps up to `last` are like those before them."""
-    earlier = series.between(0, onset - RECENT - 1)[-64:]
-    late = series.between(onset - RECENT, last)
-    if len(earlier) < 8 or not len(late):
-        return True
-    middle, reach = float(np.median(earlier)), float(np.ptp(earlier))
-    return bool(np.abs(late - middle).max() <= 2 * reach + 0.05 * abs(middle) + 1e-12)
 
 
 def _near_change(evidence: Evidence) -> bool:

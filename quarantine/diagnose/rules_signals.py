@@ -39,9 +39,11 @@ def gradient(evidence: Evidence) -> Iterator[Voice]:
         lead = f"{evidence.lead.layer} moved {evidence.lead.steps_ahead} steps before the loss"
         yield say("gradient_explosion", 2.5, f"{text}, and {lead}")
     elif climbing and ratio > 20:
-        yield say("gradient_explosion", 2.0, f"{text}, climbing over several steps")
+        text = f"{text}, climbing over several steps"
+        yield say("gradient_explosion", 2.0, text, direct=False)
     else:
-        yield say("gradient_explosion", 0.5, f"{text}; a symptom unless a layer leads")
+        text = f"{text}; a symptom unless a layer leads"
+        yield say("gradient_explosion", 0.5, text, direct=False)
 
 
 def _climbs(values: np.ndarray) -> bool:
@@ -78,12 +80,14 @@ def rate_too_high(evidence: Evidence) -> Iterator[Voice]:
     """Speak of small spikes that came before, and of a loss that does not come back."""
     before = [event for event in evidence.earlier if event.kind in ("spike", "divergence")]
     if len(before) >= RECENT_EVENTS:
-        yield say("learning_rate", 2.5, f"{len(before)} spikes came before this one")
+        text = f"{len(before)} spikes came before this one"
+        yield say("learning_rate", 2.5, text, direct=False)
     elif before:
         spikes = "spike" if len(before) == 1 else "spikes"
-        yield say("learning_rate", 1.0, f"{len(before)} earlier {spikes} in this run")
+        text = f"{len(before)} earlier {spikes} in this run"
+        yield say("learning_rate", 1.0, text, direct=False)
     if evidence.event.kind == "divergence" and not measures_nothing(evidence.event):
-        yield say("learning_rate", 1.5, "the loss does not come back by itself")
+        yield say("learning_rate", 1.5, "the loss does not come back by itself", direct=False)
 
 
 def update_size(evidence: Evidence) -> Iterator[Voice]:
@@ -201,7 +205,7 @@ def _growth(
             if last < left or (departed is not None and departed < left):
                 yield say(cause, 4.0, text)
             else:
-                yield say(cause, 1.5, f"{text}, with the loss or after it")
+                yield say(cause, 1.5, f"{text}, with the loss or after it", direct=False)
             return
     if named:
         yield say(cause, -1.5, f"{prefix} kept its level")
@@ -253,7 +257,8 @@ def optimizer(evidence: Evidence) -> Iterator[Voice]:
         if largest > GROWN_UPDATES * others * before:
             yield say("adam_epsilon", 4.0, text)
         else:
-            yield say("adam_epsilon", 1.0, f"{text}; all other updates grew as well")
+            text = f"{text}; all other updates grew as well"
+            yield say("adam_epsilon", 1.0, text, direct=False)
     else:
         yield say("adam_epsilon", -1.0, "updates of rare embedding rows kept their size")
 
