@@ -106,6 +106,11 @@ DAMAGED = {
     ).replace(" ", "")
     * 2,
     "unlikely-characters": "".join(map(chr, RNG.choices(range(0x80, 0xD800), k=600))),
+    "no-spaces but a few in a style sheet": "".join(
+        f".{word}-{i}{{margin:0 {i}px;color:#{i:06x};font:{i}px/1.5 sans-serif}}"
+        for i, word in enumerate(RNG.choices(WORDS, k=60))
+    ),
+    "mojibake in few words": prose(RNG, 100) + " f\u00c3\u00bcr" * 4 + prose(RNG, 60),
     "spaced-letters": " ".join(FRENCH),
     "spaced-letters of words apart": "  ".join(" ".join(word) for word in CZECH.split()),
     "spaced-letters in lines": "\n".join(RUSSIAN),
@@ -122,6 +127,7 @@ def new_words(count: int) -> str:
 
 
 CLEAN = {
+    "a page about mojibake": f"{prose(RNG, 40)} f\u00c3\u00bcr {prose(RNG, 2)}",
     "Ukrainian": UKRAINIAN * 2,
     "Russian": RUSSIAN,
     "Czech": CZECH * 2,
@@ -179,6 +185,15 @@ TABLES = {
     "columns": "\n".join(f"1F{i:02X} FE0F 1F{i:02X}    ; {new_words(1)}" for i in range(99)),
     "pictures": "\n".join(f"E{i}.0 [1] (\U0001f468\u200d\u2764\ufe0f) of {i}" for i in range(99)),
     "empty lines between": "\n\n\n".join(f"{i:04X}..{i:04X} # Lu LETTER" for i in range(99)),
+    "records that end in a semicolon": "\n".join(
+        f"{i:04X};{new_words(3).upper()};Lo;0;L;;;;;N;;;;;" for i in range(60)
+    ),
+    "fields between semicolons": "\n".join(
+        f"C {i} ; WX 7{i} ; N {new_words(1)[:9]} ; B 25 0 4{i} 7 ;" for i in range(60)
+    ),
+    "rules between": "\n".join(
+        f"# {'=' * 40}\n\n{i:04X}..{i:04X} # LETTER A..LETTER B\n" for i in range(60)
+    ),
     "one warning again": "\n".join(f"12:00:{i:02d} WARN it's (still) \\x" for i in range(60)),
     "a character set": "\n".join(
         f"<U{i + 65:04X}>     /x{i + 65:02x}         {new_words(1).upper()} LETTER"

@@ -31,7 +31,7 @@ JUNK = {
     "byte-period": "abc" * 2000,
     "word-period": "the same few words again " * 200,
     "duplicate-lines": "\n".join(
-        f"{prose(RNG, 12)}" if i % 9 == 0 else "a line that comes back" for i in range(200)
+        f"{prose(RNG, 12)}" if i % 12 == 0 else "a line that comes back" for i in range(200)
     ),
     "long-words": "".join(RNG.choice("abcdefghij0123456789") for _ in range(5000)),
     "digits": " ".join(str(RNG.random()) for _ in range(300)),

@@ -145,6 +145,20 @@ def test_a_table_unlike_the_culprits_in_all_else_is_no_relative_but_binary_data_
     assert as_guilty(values[3:], binary, np.array([9.0], np.float32), 0.0).tolist() == [0]
 
 
+def test_a_table_whose_lines_repeat_is_still_a_table() -> None:
+    lines = [f"{i:04X} ; Lu # LETTER SIGN" for i in range(60)]
+    texts = ["\n".join(lines), "\n".join(lines[:30] * 4), "\n".join([*lines, prose(RNG, 9)])]
+    rows = index_chunk(chunk(*texts))
+    values = strengths(rows.vectors, rows.flags)
+    known = culprits(values[:1], np.array([0]))
+    tables = [place for place, kind in enumerate(KINDS_OF_JUNK) if kind.name == "number-table"]
+
+    assert (values[1] > 0).sum() > 1
+    assert (values[:, tables] > 0).all()
+    assert known[0].needed < 0.7
+    assert (as_guilty(values, known, np.zeros(3, np.float32), 0.0) == 0).all()
+
+
 def test_only_kinds_that_mark_a_culprit_are_looked_for() -> None:
     text = prose(RNG, 300).replace(" ", "ö ").encode().decode("cp1252") + "\ufffd" * 40
     values = strengths(*(getattr(index_chunk(chunk(text)), n) for n in ("vectors", "flags")))

@@ -63,7 +63,7 @@ def test_a_plug_in_is_found_by_its_entry_point_and_a_broken_one_reported() -> No
     ]
     found = panel(points)
 
-    built_in = ["gopher-quality", "template-residue", "old-code-page"]
+    built_in = ["gopher-quality", "template-residue", "old-code-page", "mixed-scripts"]
     assert [d.name for d in found.detectors] == [*built_in, "loud"]
     assert len(found.problems) == 2
     assert "no_such_package" in found.problems[0]

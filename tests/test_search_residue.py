@@ -23,6 +23,11 @@ RESIDUE = {
     "python": "Hello %(first_name)s %(last_name)s, your %(thing)s waits.\n" * 9,
     "notes": "This agreement of [DATE] is between [COMPANY NAME] and [INSERT NAME HERE].\n" * 9,
     "filler": LOREM * 4,
+    "rtf": r"{\rtf1\ansi\f0\fs24 " + r"{\fs22\insrsid123456 word }" * 20 + "}",
+    "byte pairs": "\u0120Some \u0120tok ens \u0120as \u0120they \u0120are \u0120kept",
+    "word pieces": "un ##like ##ly word ##s piece ##d to ##geth ##er",
+    "subwords": "un@@ like@@ ly word@@ s piece@@ d to@@ geth@@ er",
+    "escaped twice": r"it said \\\"no\\\" and left\\n" * 9,
 }
 CLEAN = {
     "catalogue": "cannot open %s: %s\nmoved %d of %d files to %s\n" * 20,
@@ -32,6 +37,10 @@ CLEAN = {
     "four placeholders": "{{ a }}{{ b }}{{ c }}{{ d }}",
     "latin": "Gallia est omnis divisa in partes tres, quarum unam incolunt Belgae. " * 6,
     "nothing": "",
+    "tex": r"{\bf Let} $\alpha_1 \leq \frac{1}{2}$ be \section{small} \x41 \u0041 \cite{a1}. " * 20,
+    "strings": 'print("one\\n", "two\\n", \'{"a": "b\\"c"}\')\n' * 20,
+    "headings": "## One\n### Two\n#include <a.h>\n" * 20,
+    "maltese": "Il-Gvern ta' Malta u \u0120enerali f'\u0120unju huma hawn illum. " * 9,
 }
 
 
@@ -49,6 +58,13 @@ def test_templates_that_nothing_filled_are_found(kind: str) -> None:
 @pytest.mark.parametrize("kind", sorted(CLEAN))
 def test_texts_that_live_by_placeholders_or_mention_them_are_not(kind: str) -> None:
     assert TemplateResidue().examine(CLEAN[kind], "") is None
+
+
+@pytest.mark.parametrize("unit", ["\\", "@", "\u0120", "##", "\\a", "{\\rtf\\a"])
+def test_a_long_run_is_read_once(unit: str) -> None:
+    opinion = TemplateResidue().examine(unit * (300_000 // len(unit)), "")
+
+    assert opinion is None or opinion.decides
 
 
 def test_two_in_a_window_are_suspects(tmp_path: Path) -> None:

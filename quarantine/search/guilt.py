@@ -16,14 +16,16 @@ from numpy.typing import NDArray
 from .rows import DECIDING
 from .vectors import restore
 
-GUILT_VERSION = 5
+GUILT_VERSION = 6
 """Rises when the same index rows make another document guilty."""
-BINARY, REPETITION = "binary", "repetition"
-ACCIDENTS = (BINARY, REPETITION)
+BINARY, REPETITION, TABLE = "binary", "repetition", "number-table"
+ACCIDENTS: dict[str, tuple[str, ...]] = {BINARY: (), REPETITION: (TABLE,)}
 """In binary data every measure of another family is an accident, and in repetition most are: a
-document of the first of these families is of no other."""
-AS_STRONG = {BINARY: 0.0, "encoded": 0.9, "numbers": 0.9}
-"""Share of the weakest culprit's strength that makes a document as guilty, by family."""
+document of the first of these families is of no other kind, but for those named beside it. Lines of
+a table repeat by right."""
+AS_STRONG = {BINARY: 0.0, "encoded": 0.9, "numbers": 0.9, TABLE: 0.65}
+"""Share of the weakest culprit's strength that makes a document as guilty, by kind or family. What
+counts in a table is its lines: whether a page of notes stands among them says nothing."""
 ELSE_AS_STRONG = 0.8
 MARKS = 0.5
 """A kind marks a culprit that exceeds its line by half as much as any other line, or more."""
@@ -85,7 +87,8 @@ class Culprit:
     @property
     def needed(self) -> float:
         """The strength from which another document is as guilty."""
-        return AS_STRONG.get(self.family, ELSE_AS_STRONG) * self.strength
+        of_family = AS_STRONG.get(self.family, ELSE_AS_STRONG)
+        return AS_STRONG.get(self.name, of_family) * self.strength
 
     def within(self, spread: float) -> float:
         """Return the distance from the nearest culprit up to which another document is alike."""
@@ -93,7 +96,7 @@ class Culprit:
             return float("inf")
         if self.family == REPETITION and self.name != "repeated-5-grams":
             return max(REPETITION_NEAREST, SPREADS * spread)
-        if self.name == "number-table":
+        if self.name == TABLE:
             return TABLES_FARTHEST
         if self.family == "numbers":
             return min(max(NUMBERS_NEAREST, SPREADS * spread), NUMBERS_FARTHEST)
@@ -109,10 +112,10 @@ def strengths(vectors: NDArray[np.uint8], flags: NDArray[np.uint32]) -> NDArray[
             fired = (flags >> np.uint32(bit)) & np.uint32(1) > 0
             value = np.maximum(DECIDING[bit].measure(features), 1e-9)
             found[:, place] = np.maximum(found[:, place], np.where(fired, value, 0.0))
-    families = np.array([kind.family for kind in KINDS_OF_JUNK])
-    for family in ACCIDENTS:
-        guilty = found[:, families == family].any(axis=1)
-        found[np.ix_(guilty, families != family)] = 0.0
+    for family, spared in ACCIDENTS.items():
+        own = np.array([kind.family == family for kind in KINDS_OF_JUNK])
+        kept = own | np.array([kind.name in spared for kind in KINDS_OF_JUNK])
+        found[np.ix_(found[:, own].any(axis=1), ~kept)] = 0.0
     return found
 
 

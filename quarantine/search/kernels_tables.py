@@ -30,7 +30,7 @@ PROSE_LETTERS, PROSE_SMALL, PROSE_FRESH, PROSE_BYTES = 0.7, 0.6, 0.25, 20
 PROSE_WEIGHT = 2
 """A byte of prose explains two of numbers: a page about a code page is no table."""
 LEAST_COVERED = 0.3
-NEITHER, TABULAR, PROSE = 0, 1, 2
+NEITHER, PROSE, TABULAR, BARE = 0, 1, 2, 3
 LED_BY_WORD, LED_BY_NUMBER, LED_BY_SIGN = 1, 2, 3
 CODE, ALIGNED, ENDED, HEXADECIMAL = 1, 2, 4, 8
 GAP = 3
@@ -59,10 +59,16 @@ def in_number(c: Number, before: Number) -> Number:
 
 
 @kernel
-def bounded_as_code(data: UInt8s, start: Number, end: Number, last: Number) -> Number:
-    """Return whether a line begins with `#define` or its like, or ends as one of source code."""
+def bounded_as_code(
+    data: UInt8s, start: Number, end: Number, last: Number, led: Number, apart: Number
+) -> Number:
+    """Return whether a line begins with `#define` or its like, or ends as one of source code.
+
+    A semicolon ends it, but for one that stands `apart`, or in a line that begins with a number.
+    """
     directive = end - start > 2 and data[start] == 35 and data[start + U64(1)] >= 97
-    return directive or last in (40, 44, 59, 92, 123, 125)
+    statement = last == 59 and led != LED_BY_NUMBER and not apart
+    return directive or statement or last in (40, 44, 92, 123, 125)
 
 
 @kernel
@@ -76,9 +82,12 @@ def judge_line(
 ) -> Number:
     """Return TABULAR for a line that may be of a table if numbers are in it, PROSE, or NEITHER.
 
+    BARE is TABULAR without a letter: where no numbers are in it either it is empty or a rule.
     `led` is what it begins with, `marks` are bits of CODE, ALIGNED, ENDED (by a digit, as prose
     hardly ever is) and HEXADECIMAL.
     """
+    if letters == 0:
+        return BARE
     few_fresh = visible <= LONG_LINE and fresh <= MOST_FRESH * visible
     if led == LED_BY_NUMBER or marks >= HEXADECIMAL:
         few_fresh = few_fresh or capitals >= CAPITALS * letters or marks & ALIGNED > 0
@@ -105,6 +114,7 @@ def read_line(
     symbols, visible, letters, capitals, fresh, run, led, gap, marks = 0, 0, 0, 0, 0, 0, 0, 0, 0
     before: Number = np.uint8(32)
     shown: Number = before
+    apart = no
     while i <= end:
         c = data[i] if i < end else np.uint8(10)
         kind, i = classes[c], i + U64(1)
@@ -112,7 +122,7 @@ def read_line(
             gap += GAP if c == 9 else 1
         elif c != 10:
             marks |= ALIGNED if gap >= GAP and led > 0 else 0
-            gap, shown = 0, c
+            apart, gap, shown = gap > 0, 0, c
         if kind < 2 or kind == 7:
             marks |= HEXADECIMAL if word == U64(2) and kind == 1 and c <= 70 else 0
             hexadecimal = (hexadecimal or word == U64(0)) and kind == 1 and in_number(c, before)
@@ -147,7 +157,7 @@ def read_line(
                 key, symbols = (key ^ U64(c)) * ODD, symbols + 1
             last, visible = U64(c), visible + 1
         before = c
-    marks |= CODE if bounded_as_code(data, start, i, shown) else 0
+    marks |= CODE if bounded_as_code(data, start, i, shown, led, apart) else 0
     marks |= ENDED if classes[shown] == 2 else 0
     return key, numbers, judge_line(visible + letters, letters, capitals, fresh, led, marks), i
 
@@ -172,18 +182,21 @@ def table_bytes(
     known[:] = U64(0)
     covered: Number = 0
     lines: Number = 0
-    least = np.int64(LEAST_COVERED * np.float64(end - start))
+    whole = np.int64(end - start)
+    counted = whole
     i = start
     while i < end and lines < most:
         key, numbers, kind, following = read_line(data, i, end, classes, known)
         seen, _ = insert(table, key, epoch, mask)
         size = np.int64(min(following, end) - i)
-        if kind == TABULAR and seen and numbers:
-            covered += size
+        if kind >= TABULAR and numbers:
+            covered += size if seen else 0
         elif kind == PROSE:
             covered -= PROSE_WEIGHT * size
+        elif kind == BARE:
+            counted -= size
         lines += size > 1  # as many as there are between newlines; empty ones are none
         i = following
-        if covered + np.int64(end - min(i, end)) < least:
+        if covered + np.int64(end - min(i, end)) < LEAST_COVERED * counted:
             return 0
-    return covered if covered >= least else 0
+    return covered * whole // max(counted, 1) if covered >= LEAST_COVERED * counted else 0

@@ -61,6 +61,15 @@ def three_controls(features: Features) -> Mask:
     return (characters >= 32) & (control_share(features) * characters >= 2.5)
 
 
+def misread(features: Features) -> Mask:
+    """Return where three pairs or more are of a wrong decoding, or one per cent of the characters.
+
+    There are 100 characters; a page that says how such text looks has a pair or two.
+    """
+    characters, share = features.column(Feature.CHARACTERS), features.column(Feature.MOJIBAKE)
+    return (characters >= 100) & ((share * characters >= 5.5) | (share >= 0.01))
+
+
 def three_lost(features: Features) -> Mask:
     """Return where there are three lost letters or more."""
     characters = features.column(Feature.CHARACTERS)
@@ -74,8 +83,12 @@ def lettered(features: Features) -> Mask:
 
 
 def crowded(features: Features) -> Column:
-    """Return what is no white space, where three tenths lie in long words."""
+    """Return what is no white space, where three tenths lie in long words, or four in encoded ones.
+
+    Style sheets without white space have the second alone: links in them would be long words.
+    """
     long = features.column(Feature.LONG_WORD_SHARE) >= 0.3
+    long |= features.column(Feature.ENCODED) >= 0.4
     return np.where(long, 1.0 - features.column(Feature.SPACE), 0.0).astype(np.float64)
 
 

@@ -21,6 +21,7 @@ from typing import Protocol, runtime_checkable
 from ...loader.errors import UsageError
 from .findings import DECISIVE, Finding, Opinion
 from .foreign import ForeignFailure, Overdue, bounded, foreign
+from .mixed_scripts import MixedScripts
 from .old_pages import OldCodePage
 from .quality import GopherQuality
 from .residue import TemplateResidue
@@ -142,7 +143,12 @@ class Panel:
 
 def panel(points: Sequence[EntryPoint] | None = None) -> Panel:
     """Return the built-in text detectors and those that installed packages add."""
-    found: list[TextDetector] = [GopherQuality(), TemplateResidue(), OldCodePage()]
+    found: list[TextDetector] = [
+        GopherQuality(),
+        TemplateResidue(),
+        OldCodePage(),
+        MixedScripts(),
+    ]
     problems = []
     for point in entry_points(group=GROUP) if points is None else points:
         try:
