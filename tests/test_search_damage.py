@@ -127,6 +127,12 @@ def new_words(count: int) -> str:
 
 
 CLEAN = {
+    "sizes of paper": "\n".join(
+        f"{a}{n}{more}"
+        for a in "ABCDEF"
+        for n in range(9)
+        for more in ("", f"x{n % 5 + 1}", " Extra", " Quer")
+    ),
     "a page about mojibake": f"{prose(RNG, 40)} f\u00c3\u00bcr {prose(RNG, 2)}",
     "Ukrainian": UKRAINIAN * 2,
     "Russian": RUSSIAN,

@@ -59,6 +59,13 @@ def in_number(c: Number, before: Number) -> Number:
 
 
 @kernel
+def is_lone(data: UInt8s, start: Number, end: Number, i: Number, classes: UInt8s) -> Number:
+    """Return whether one letter and one digit, which ends before `i`, are all of a word."""
+    longer_before = i >= start + U64(3) and classes[data[i - U64(3)]] == 1
+    return not (longer_before or (i < end and classes[data[i]] in (1, 2)))
+
+
+@kernel
 def bounded_as_code(
     data: UInt8s, start: Number, end: Number, last: Number, led: Number, apart: Number
 ) -> Number:
@@ -110,11 +117,10 @@ def read_line(
     """
     key, last, word, letters_key, i = U64(1), U64(0), U64(0), U64(0), start
     no: Number = False
-    numbers = hexadecimal = sign = no
+    numbers = hexadecimal = sign = apart = no
     symbols, visible, letters, capitals, fresh, run, led, gap, marks = 0, 0, 0, 0, 0, 0, 0, 0, 0
     before: Number = np.uint8(32)
     shown: Number = before
-    apart = no
     while i <= end:
         c = data[i] if i < end else np.uint8(10)
         kind, i = classes[c], i + U64(1)
@@ -138,7 +144,10 @@ def read_line(
             known[slot], letters = letters_key, letters + run
             letters_key, run = U64(0), 0
         if kind == 2:
-            # x1 is a name; 1, 0x1F, FE0F and U0041 are numbers.
+            # x1 and A4 are names; 1, 0x1F, FE0F and U0041 are numbers.
+            hexadecimal = hexadecimal and (
+                word == U64(2) or not is_lone(data, start, end, i, classes)
+            )
             marks |= HEXADECIMAL if hexadecimal else 0
             number = word == U64(0) or hexadecimal
             numbers, led = numbers or number, LED_BY_NUMBER if led == 0 and number else led

@@ -182,7 +182,7 @@ BUILT_IN: tuple[Rule, ...] = (
         name="number-table",
         family="numbers",
         measure=measures.column(Feature.TABLE),
-        line=0.6,
+        line=0.58,
         reason="table lines, less twice the prose, make up {value:.0%} of the bytes: a pattern "
         "seen before, numbers in it, few letters or words seen before (line {line:.0%})",
         spans=where.digit_spans,
