@@ -30,9 +30,9 @@ class JsonlReader(WholeBlocks):
         """Return runs of lines, reading the whole file once."""
         first = offset = size = documents = 0
         spans: list[Span] = []
-        for line in self._lines():
-            size += len(line)
-            documents += not line.isspace()
+        for length, blank in self._lines():
+            size += length
+            documents += not blank
             if size >= BLOCK_BYTES or documents >= BLOCK_LINES:
                 spans.append(_span(len(spans), first, documents, offset, size))
                 first, offset, size, documents = first + documents, offset + size, 0, 0
@@ -42,54 +42,59 @@ class JsonlReader(WholeBlocks):
 
     def names(self) -> tuple[str, ...]:
         """Return the keys of the first document."""
-        for line in self._lines():
-            if line.strip():
-                return tuple(self._object(line, 0))
+        offset = 0
+        for length, blank in self._lines():
+            if not blank:
+                return tuple(self._objects(_span(0, 0, 1, offset, length))[0])
+            offset += length
         return ()
 
     def read(self, span: Span, columns: Sequence[str]) -> pa.Table:
         """Parse one run of lines; a key that a line lacks is null."""
-        objects = [self._object(line, span.first + row) for row, line in enumerate(self._run(span))]
+        objects = self._objects(span)
         return pa.table({name: self._column(objects, name, span.first) for name in columns})
 
     def close(self) -> None:
         """Close the file."""
         self._handle.close()
 
-    def _run(self, span: Span) -> Iterator[bytes]:
-        """Yield the lines of a block that are no white space; none is held after it."""
+    def _objects(self, span: Span) -> list[dict[str, Any]]:
+        """Parse the lines of a block that are no white space; none is held longer than it takes."""
         with reading(self._uri):
             self._handle.seek(span.offset)
             lines = self._handle.read(span.size).split(b"\n")
         lines.reverse()
+        objects: list[dict[str, Any]] = []
         while lines:
-            if lines[-1].strip():
-                yield lines.pop()
-            else:
+            if _blank(lines[-1]):
                 lines.pop()
+            else:
+                objects.append(self._object(lines, span.first + len(objects)))
+        return objects
 
-    def _lines(self) -> Iterator[bytes]:
-        """Yield lines with their line feeds; the last one may lack it."""
-        parts: list[bytes] = []
+    def _lines(self) -> Iterator[tuple[int, bool]]:
+        """Yield the bytes of each line with its line feed, and whether it is white space alone."""
+        size, blank = 0, True
         with reading(self._uri):
             self._handle.seek(0)
         while chunk := self._chunk():
-            head, *others = chunk.split(b"\n")
-            parts.append(head)
-            for other in others:
-                yield b"".join([*parts, b"\n"])
-                parts = [other]
-        if any(parts):
-            yield b"".join(parts)
+            *ended, rest = chunk.split(b"\n")
+            for part in ended:
+                yield size + len(part) + 1, blank and _blank(part)
+                size, blank = 0, True
+            size, blank = size + len(rest), blank and _blank(rest)
+        if size:
+            yield size, blank
 
     def _chunk(self) -> bytes:
         with reading(self._uri):
             data: bytes = self._handle.read(BLOCK_BYTES)
             return data
 
-    def _object(self, line: bytes, row: int) -> dict[str, Any]:
+    def _object(self, lines: list[bytes], row: int) -> dict[str, Any]:
+        """Parse the last of `lines`, which is taken out of them."""
         try:
-            value = json.loads(line) if len(line) < LONG else parse_long(line)
+            value = json.loads(lines.pop()) if len(lines[-1]) < LONG else parse_long(lines)
         except (ValueError, RecursionError) as error:
             raise CorpusError(
                 f"shard {self._uri} row {row} is not JSON in UTF-8 ({error}); "
@@ -128,6 +133,10 @@ def _array(values: Sequence[object], wanted: pa.DataType) -> pa.Array:
     found = pa.array(values, pa.large_binary()).view(wanted)
     found.validate(full=True)
     return found
+
+
+def _blank(line: bytes) -> bool:
+    return not line or line.isspace()
 
 
 def _kind(value: object) -> type:

@@ -22,16 +22,22 @@ _ESCAPES = re.compile(rb"\\\\|(?:" + _UNIT + rb"){1,4096}")
 """A backslash that is escaped, or characters by their numbers; pairs of surrogates stay whole."""
 
 
-def parse_long(line: bytes) -> Any:
+def parse_long(lines: list[bytes]) -> Any:
     """Return what `json.loads` returns, but with bytes in UTF-8 for an object's texts.
+
+    The last of `lines` is parsed. It is taken out of them and let go as soon as there is a copy, so
+    that two copies of a text are held at a time.
 
     Raises:
         ValueError: the line is not JSON in UTF-8.
     """
-    line = line.removeprefix(BOM_UTF8)
+    line = lines.pop().removeprefix(BOM_UTF8)
     offsets = pa.py_buffer(np.array([0, len(line)], np.int64))
     pa.LargeStringArray.from_buffers(1, offsets, pa.py_buffer(line)).validate(full=True)
-    text = _without_numbers(line).decode("latin-1")
+    plain = _without_numbers(line)
+    del line
+    text = plain.decode("latin-1")
+    del plain
     value = json.loads(text)
     del text
     if not isinstance(value, dict):

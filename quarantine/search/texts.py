@@ -53,7 +53,8 @@ def documents_chunk(
     sources: list[str] = table["source"].to_pylist()
     if not table.num_rows:
         return chunk_of([]), sources
-    array = _lean(table[column].combine_chunks())
+    chunks = table[column].chunks
+    array = _lean(chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks))
     if column == "text":
         return _single(array), sources
     values = array.values.to_numpy(zero_copy_only=False)
