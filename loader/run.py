@@ -14,6 +14,7 @@ from typing import Any
 from .cursor import Cursor
 from .errors import IntegrityError, MismatchError, NotFound, UsageError
 from .files import exclusive_lock
+from .formats import parse_json
 from .head import Head, append_head, read_heads
 from .journal import JournalWriter
 from .journal_frame import Kind
@@ -336,7 +337,26 @@ class Run:
                     f"{self.path / 'head.log'} does not name branch piece {piece.piece}, which has "
                     "recorded steps; the log is gone or was cut, restore it from a copy"
                 )
+        self._check_rewound(heads)
         return heads[-1] if heads else None
+
+    def _check_rewound(self, heads: Sequence[Head]) -> None:
+        """Refuse a log, put back whole, without the rewind that `resume.json` orders."""
+        orders = self.path / "resume.json"
+        if not orders.exists():
+            return
+        value = parse_json(orders.read_bytes(), where=str(orders))
+        target, incident = value.get("checkpoint"), value.get("incident")
+        step, piece = (
+            target.get(n) if isinstance(target, dict) else None for n in ("step", "piece")
+        )
+        if (piece, step) not in [(head.piece, head.step) for head in heads]:
+            raise IntegrityError(
+                f"{orders} says that {incident} rewound the run to step {step} of branch piece "
+                f"{piece}, and {self.path / 'head.log'} has no such entry: it is an older copy, "
+                "restore the newest one; or the rewind was stopped half way, then type incident "
+                f"rewind {incident} again"
+            )
 
     def _append_head(
         self, piece: int, step: int | None, revision: int, reason: str, cursor: Mapping[str, Any]

@@ -130,6 +130,26 @@ def test_a_head_log_without_its_newest_rewind_loads_nothing_and_can_be_mended(
             start_piece(scene.run, "requeued", cursor=latest)
 
 
+@pytest.mark.parametrize("to", ["rewind", "resume"])
+def test_older_copies_of_the_heads_log_and_its_last_line_bring_no_poisoned_checkpoint_back(
+    scene: Scene, to: str
+) -> None:
+    files = [scene.run.path / name for name in ("head.log", "head.last")]
+    older = [path.read_bytes() for path in files]
+    scene.go(scene.open(), to)
+    newest = [path.read_bytes() for path in files]
+    latest = Cursor.from_json(checkpoint(scene.run, 20).cursor)
+    for path, content in zip(files, older, strict=True):
+        path.write_bytes(content)
+
+    with pytest.raises(IntegrityError, match="INC-0001 rewound the run to step 15 of branch piece"):
+        start_piece(scene.run, "requeued", cursor=latest)
+    for path, content in zip(files, newest, strict=True):
+        path.write_bytes(content)
+    with pytest.raises(SupersededCursor):
+        start_piece(scene.run, "requeued", cursor=latest)
+
+
 def test_a_start_between_rewind_and_resume_is_refused(scene: Scene) -> None:
     incident = scene.open()
     scene.go(incident, "rewind")
