@@ -2,9 +2,10 @@
 
 Every rule looks at one kind of evidence and speaks for or against causes with a weight in
 natural-log odds; weights add up, and a softmax over the causes, "unknown" among them, gives the
-confidences. Rules run in the order context, gradient norm, hardware, data. Two caps keep the
-answer honest: "bad data" stays at or below one half without documents, per-sample losses, a
-trial or a twin run that speak for it, and "data and state" needs a trial or a twin.
+confidences. Rules run in the order context, gradient norm, hardware, data; what was not measured
+is remarked, without a weight, beside "unknown". Two caps keep the answer honest: "bad data"
+stays at or below one half without documents, per-sample losses, a trial or a twin run that speak
+for it, and "data and state" needs a trial or a twin.
 
 A softmax is about causes of which one is true. Where direct evidence makes a second cause
 likelier than "unknown" by itself, and the first does not bring it about, both are named: they
@@ -20,9 +21,11 @@ from .causes import CAUSES, REMEDIES, Cause
 from .evidence import Evidence
 from .rules import Voice, say
 from .rules_context import CONTEXT_RULES
+from .rules_coverage import COVERAGE_RULES
 from .rules_data import DATA_RULES, has_documentary_evidence, has_state_trial
 from .rules_signals import SIGNAL_RULES
 
+RULES = (*CONTEXT_RULES, *SIGNAL_RULES, *DATA_RULES, *COVERAGE_RULES)
 # A cause without any evidence is e to this less likely than "unknown".
 SILENCE = -2.5
 CAP_WITHOUT_DOCUMENTS = 0.5
@@ -39,9 +42,7 @@ BRINGS: Mapping[str, frozenset[str]] = {
 
 def attribute(evidence: Evidence) -> list[Cause]:
     """Return every cause that something speaks for or against, and "unknown", best first."""
-    voices = [
-        voice for rule in (*CONTEXT_RULES, *SIGNAL_RULES, *DATA_RULES) for voice in rule(evidence)
-    ]
+    voices = [voice for rule in RULES for voice in rule(evidence)]
     scores = _softmax(_odds(voices, evidence))
     pair = _two_at_once(voices, scores)
     if pair:

@@ -22,6 +22,16 @@ CLEAR = 5.0
 LEAST_NOISE = 0.004
 NOISE_POINTS = 32
 RECENT = 5
+# Rows at most so many steps apart hide no cause that grows.
+CLOSE = 2
+# Context moves with the step itself; what the model does in answer moves at the onset too.
+CONTEXT = {"replicas": "checksum_mismatch", "loss scale": "loss_scale", "source shares": "share"}
+MODEL = {
+    "attention logits": "attention_logit",
+    "output logits": "output_lse",
+    "rare embedding rows": "rare_update_ratio",
+    "update ratios": "update_ratio",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +110,13 @@ def noise_before(series: Series, step: int, points: int = REFERENCE_POINTS) -> f
     if len(values) < 4:
         return None
     return 1.4826 * float(np.median(np.abs(values - np.median(values))))
+
+
+def row_before(evidence: Evidence, step: int) -> int | None:
+    """Return the last step before `step` at which the loss was logged, None if there is none."""
+    loss = evidence.series.get("loss")
+    before = None if loss is None else loss.steps[loss.steps < step]
+    return None if before is None or not len(before) else int(before.max())
 
 
 def of_kind(evidence: Evidence, prefix: str) -> list[Series]:

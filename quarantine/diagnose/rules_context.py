@@ -18,6 +18,7 @@ from .rules import (
     loss_stayed,
     measures_nothing,
     of_kind,
+    row_before,
     say,
     stood,
 )
@@ -37,7 +38,7 @@ _WEIGHTS = ("activation", "residual", "attention_logit", "output_lse")
 
 
 def _near(evidence: Evidence, kind: str, before: int = NEAR_STEPS) -> Change | None:
-    first, last = evidence.event.onset - before, loss_left(evidence) + 1
+    first, last = _earliest(evidence) - before, loss_left(evidence) + 1
     found = [
         change
         for change in evidence.changes
@@ -46,13 +47,20 @@ def _near(evidence: Evidence, kind: str, before: int = NEAR_STEPS) -> Change | N
     return max(found, key=lambda change: change.step) if found else None
 
 
+def _earliest(evidence: Evidence) -> int:
+    """Return the first step at which the event may have begun: what follows the row before it."""
+    onset = evidence.event.onset
+    before = row_before(evidence, onset)
+    return onset if before is None else min(onset, before + 1)
+
+
 def resume(evidence: Evidence) -> Iterator[Voice]:
     """Speak of a restart just before the event."""
     change = _near(evidence, "resume")
     if change is None:
         yield say("resume_fault", -2.0, "no resume in the steps before the event")
         return
-    distance = evidence.event.onset - change.step
+    distance = _earliest(evidence) - change.step
     when = "on the first resumed step" if distance <= 1 else f"{distance} steps after a resume"
     yield say("resume_fault", 6.0 if distance <= 1 else 4.5, f"the event begins {when}")
     if _restored(evidence, change.step):

@@ -7,14 +7,24 @@ from collections.abc import Iterator
 from .confirm import last_step, source_checks
 from .events import Event
 from .evidence import Evidence, Trial, Twin, Window
-from .rules import RECENT, Rule, Voice, loss_left, of_kind, say, stood
+from .rules import (
+    CLOSE,
+    CONTEXT,
+    MODEL,
+    RECENT,
+    Rule,
+    Voice,
+    loss_left,
+    of_kind,
+    row_before,
+    say,
+    stood,
+)
 from .series import Series
 
 RISEN_SHARE = 0.1
 LEAST_QUIET = 4
 AT_ONCE = 0.4
-# Logged steps at most so far apart hide no cause that grows.
-CLOSE = 2
 
 
 def documents(evidence: Evidence) -> Iterator[Voice]:
@@ -152,7 +162,7 @@ def elimination(evidence: Evidence) -> Iterator[Voice]:
     if loss is None or not _at_once(loss, evidence.event, left):
         return
     text = f"the loss jumped at once while {', '.join(quiet)} stood still"
-    if not _known_then(evidence, loss, left):
+    if not _known_then(evidence, left):
         text += " when they were last sampled, which was before"
         yield say("bad_data", 0.5, text, direct=False)
         return
@@ -166,16 +176,6 @@ def elimination(evidence: Evidence) -> Iterator[Voice]:
         yield say("bad_data", 1.0, text, direct=False)
 
 
-# Context moves with the step itself; what the model does in answer moves at the onset too.
-_CONTEXT = {"replicas": "checksum_mismatch", "loss scale": "loss_scale", "source shares": "share"}
-_MODEL = {
-    "attention logits": "attention_logit",
-    "output logits": "output_lse",
-    "rare embedding rows": "rare_update_ratio",
-    "update ratios": "update_ratio",
-}
-
-
 # Settings that eliminate nothing by standing still, and much by moving.
 _SETTINGS = ("lr", "batch_size", "accumulation", "seq_len")
 
@@ -186,24 +186,24 @@ def _quiet_families(evidence: Evidence, left: int) -> list[str]:
     if not all(stood(each, left, left) for each in settings):
         return []
     quiet = []
-    for family, prefix in {**_CONTEXT, **_MODEL}.items():
+    for family, prefix in {**CONTEXT, **MODEL}.items():
         found = of_kind(evidence, prefix)
-        last = left if family in _CONTEXT else left - 1
+        last = left if family in CONTEXT else left - 1
         if found and not all(stood(each, left, last) for each in found):
             return []
         quiet += [family] if found else []
     return quiet
 
 
-def _known_then(evidence: Evidence, loss: Series, left: int) -> bool:
+def _known_then(evidence: Evidence, left: int) -> bool:
     """Whether context was known at the step `left`, and the model at the logged step before.
 
     Where more than one step lies between the two, what grew in them went unseen.
     """
-    earlier = int(loss.steps[loss.steps < left].max(initial=0))
-    if left - earlier > CLOSE:
+    earlier = row_before(evidence, left)
+    if earlier is None or left - earlier > CLOSE:
         return False
-    for prefixes, first in ((_CONTEXT, left), (_MODEL, earlier)):
+    for prefixes, first in ((CONTEXT, left), (MODEL, earlier)):
         for prefix in prefixes.values():
             found = of_kind(evidence, prefix)
             if found and not any(len(each.between(first, left)) for each in found):

@@ -7,7 +7,16 @@ from collections.abc import Iterator
 import numpy as np
 
 from .evidence import Evidence
-from .rules import Rule, Voice, last_step, level_before, loss_left, measures_nothing, say
+from .rules import (
+    Rule,
+    Voice,
+    last_step,
+    level_before,
+    loss_left,
+    measures_nothing,
+    row_before,
+    say,
+)
 from .series import Series
 
 LEAD_STEPS = 30
@@ -68,12 +77,20 @@ def numerics(evidence: Evidence) -> Iterator[Voice]:
 
 def _scale(scale: Series, evidence: Evidence) -> Iterator[Voice]:
     first = evidence.event.onset - LEAD_STEPS
-    values = scale.between(first, last_step(evidence))
-    falls = int((np.diff(values) < 0).sum()) if len(values) > 1 else 0
-    if falls >= 2:
-        yield say("numerics", 3.5, f"the loss scale was reduced {falls} times around the event")
-    elif falls == 0:
+    row = row_before(evidence, evidence.event.onset)
+    values = scale.between(first if row is None else min(first, row), last_step(evidence))
+    halved = _halvings(values)
+    if halved >= 2:
+        yield say("numerics", 3.5, f"the loss scale was reduced {halved} times around the event")
+    elif halved == 0:
         yield say("numerics", -1.0, "the loss scale held")
+
+
+def _halvings(values: np.ndarray) -> int:
+    """Return how often the values were reduced, by a half each time, also from row to row."""
+    values = values[values > 0]
+    falls = np.log2(values[:-1] / values[1:]) if len(values) > 1 else np.zeros(0)
+    return int(np.ceil(falls[falls > 0] - 1e-9).sum())
 
 
 def rate_too_high(evidence: Evidence) -> Iterator[Voice]:
