@@ -37,7 +37,7 @@ def test_what_stands_for_a_removed_document_is_neither_junk_nor_a_copy(
     report = scan_corpus(clean)
 
     assert report.duplicates is not None
-    assert (report.duplicates.count, report.duplicates.empty) == (0, len(GONE))
+    assert (report.duplicates.count, report.duplicates.empty) == (0, 0)
     assert not [f for f in report.findings if f.detector == "token-period"]
     assert not [f for f in scan_documents(clean, GONE) if f.detector == "token-period"]
     assert search(clean, [3]) == []

@@ -213,7 +213,7 @@ def _block(manifest: Manifest, block: int, panel: Panel | None) -> _Block:
     return _Block(
         first=first,
         names=names,
-        contents=copy_records(content_hashes(chunk), first, block),
+        contents=copy_records(content_hashes(chunk), first, block, manifest.alive(block)),
         findings=findings,
         usage=usage,
         failed=failed,

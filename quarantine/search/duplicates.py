@@ -89,15 +89,21 @@ class Duplicates:
         }
 
 
-def copy_records(hashes: NDArray[np.uint8], first: int, block: int) -> Records:
+def copy_records(
+    hashes: NDArray[np.uint8], first: int, block: int, alive: NDArray[np.bool_] | None = None
+) -> Records:
     """Return a record for each content among documents `first`, `first` + 1, … of one block.
 
-    `hashes` is uint8[n, 16].
+    `hashes` is uint8[n, 16]. Where `alive`, bool[n], is given, the documents for which it is False
+    are left out: what was rebuilt away has no content, and is no empty document either.
     """
+    docs = np.arange(first, first + len(hashes))
+    if alive is not None:
+        hashes, docs = hashes[alive], docs[alive]
     records = np.empty(len(hashes), RECORD)
     halves = np.ascontiguousarray(hashes).view("<u8")
     records["a"], records["b"] = halves[:, 0], halves[:, 1]
-    records["doc"] = np.arange(first, first + len(hashes))
+    records["doc"] = docs
     records["block"] = block
     records = _sorted(records)
     starts = _starts(records)
