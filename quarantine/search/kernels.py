@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .jit import Int64s, Number, UInt8s, UInt16s, UInt32s, UInt64s, kernel
+from .jit import Int64s, Number, UInt8s, UInt16s, UInt32s, UInt64s, kernel, making_kernel
 
 U32 = np.uint32
 U64 = np.uint64
@@ -176,7 +176,7 @@ def fold_block(
     lower_minima(hashes, padded, a, b, minima)
 
 
-@kernel
+@making_kernel
 def sign_documents(
     data: UInt8s,
     offsets: Int64s,
@@ -222,7 +222,7 @@ def sign_documents(
         seen[d] = cell
 
 
-@kernel
+@making_kernel
 def collect_shingles(
     data: UInt8s,
     ascii_folds: UInt8s,

@@ -34,9 +34,15 @@ def count_bytes(
     classes: UInt8s,
     histogram: Int64s,
     transitions: Int64s,
+    other: Int64s,
 ) -> None:
-    """Count bytes in histogram int64[256] and class pairs in transitions int64[64]."""
-    other = np.zeros(64, np.int64)
+    """Count bytes in histogram int64[256] and class pairs in transitions int64[64].
+
+    Every second pair is counted in other int64[64] first: a counter just written is slow to read.
+    """
+    histogram[:] = 0
+    transitions[:] = 0
+    other[:] = 0
     before = U64(4)
     i = start
     while i + U64(2) <= end:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from .feature_names import Feature
-from .jit import Float32s, Int64s, Number, UInt8s, UInt32s, kernel
+from .jit import Float32s, Int64s, Number, UInt8s, UInt32s, kernel, making_kernel
 from .kernels_bytes import (
     T_CHARACTERS,
     T_ENCODED,
@@ -31,11 +31,13 @@ from .kernels_bytes import (
 )
 from .kernels_periods import MAX_WORD_PERIOD, byte_period, stutters, word_period
 from .kernels_repetition import (
+    count_in_buckets,
     covered_characters,
     duplicate_lines,
     duplicate_paragraphs,
     next_epoch,
     ngram_features,
+    pick_frequent,
     roll_keys,
     table_mask,
 )
@@ -47,6 +49,8 @@ U64 = np.uint64
 UNSPACED = 0.2
 """Share of characters of scripts without spaces from which a text is read by characters."""
 UNSPACED_GRAM = 20
+SHORT_PERIOD = 9
+"""Longest unit of which three times hold no repeated UNSPACED_GRAM."""
 RARE_WEIGHT = 0.4
 """Of a rare ideograph beside a character that no text has: old verse holds some."""
 LEAST_MISREAD = 0.15
@@ -126,18 +130,22 @@ def misread_characters(tally: Int64s) -> Number:
 
 
 @kernel
+def bytes_of(moves: Int64s, kind: Number) -> Number:
+    """Return how many bytes are of a class: each is the second of one pair of classes."""
+    count: Number = 0
+    for q in range(8):
+        count += moves[8 * q + kind]
+    return count
+
+
+@kernel
 def fill_counts(
-    histogram: Int64s,
-    classes: UInt8s,
-    tally: Int64s,
-    row: Float32s,
+    size: Number, histogram: Int64s, moves: Int64s, tally: Int64s, row: Float32s
 ) -> None:
-    """Fill the features that come from the histogram and the tallies."""
-    by_class = np.zeros(8, np.int64)
-    size = 0
-    for c in range(256):
-        by_class[classes[c]] += histogram[c]
-        size += histogram[c]
+    """Fill the features that come from the histogram, the transitions and the tallies.
+
+    `size` is in bytes.
+    """
     entropy = 0.0
     for c in range(256):
         if histogram[c] > 0:
@@ -148,7 +156,7 @@ def fill_counts(
     row[1] = characters
     row[2] = tally[T_WORDS]
     row[3] = tally[T_LINES]
-    row[4] = by_class[6] / characters
+    row[4] = bytes_of(moves, 6) / characters
     row[5] = histogram[0] / characters
     row[6] = tally[G_REPLACEMENT] / characters
     row[7] = tally[G_C1] / characters
@@ -158,11 +166,11 @@ def fill_counts(
     row[11] = tally[T_RUN_BYTES] / size
     row[12] = tally[T_LONGEST_WORD]
     row[13] = tally[T_LONG_WORDS] / characters
-    row[14] = by_class[2] / characters
-    row[15] = by_class[5] / characters
-    row[16] = by_class[1] / characters
-    row[17] = by_class[0] / characters
-    row[18] = (by_class[3] + by_class[4]) / characters
+    row[14] = bytes_of(moves, 2) / characters
+    row[15] = bytes_of(moves, 5) / characters
+    row[16] = bytes_of(moves, 1) / characters
+    row[17] = bytes_of(moves, 0) / characters
+    row[18] = (bytes_of(moves, 3) + bytes_of(moves, 4)) / characters
     row[19] = total(tally, LATIN1) / characters
     row[20] = total(tally, CYRILLIC) / characters
     row[21] = total(tally, UNSPACED_GROUPS) / characters
@@ -175,16 +183,17 @@ def fill_counts(
     row[F_MARKUP] = 2 * min(histogram[60], histogram[62]) / characters
 
 
-@kernel
+@making_kernel
 def make_workspace(capacity: Number) -> Number:
     """Return the arrays that one document after another is measured in.
 
     They are words, their lengths, lines, their lengths, gaps; then ends, keys, table, slots,
-    state, known words.
+    state, known words, buckets, how often n-grams were seen, places of picked and of repeated ones.
     """
     size = 16
     while size < 2 * capacity + 2:
         size *= 2
+    slots = np.empty(size, np.uint64)
     reading = (
         np.empty(capacity, np.uint64),
         np.empty(capacity, np.int32),
@@ -196,9 +205,13 @@ def make_workspace(capacity: Number) -> Number:
         np.empty(capacity + 1, np.int64),
         np.empty(capacity, np.uint64),
         np.zeros(size, np.uint64),
-        np.empty(size, np.uint64),
+        slots,
         np.zeros(1, np.int64),
         np.empty(KNOWN_WORDS, np.uint64),
+        slots.view(np.uint32),  # buckets and slots are never in use at once
+        np.empty(capacity + 1, np.uint32),
+        np.empty(capacity + 1, np.uint32),
+        np.empty(capacity + 1, np.uint32),
     )
     return reading, comparing
 
@@ -207,7 +220,7 @@ def make_workspace(capacity: Number) -> Number:
 def fill_repetition(reading: Number, comparing: Number, tally: Int64s, row: Float32s) -> None:
     """Fill the duplicate, n-gram and word period features, and the Gopher rule."""
     words, word_lengths, lines, line_lengths, gaps = reading
-    ends, keys, table, slots, state, _ = comparing
+    ends, _, table, _, state, _, _, _, _, _ = comparing
     count = tally[T_WORDS]
     characters = tally[T_CHARACTERS]
     number = tally[T_LINES]
@@ -227,9 +240,10 @@ def fill_repetition(reading: Number, comparing: Number, tally: Int64s, row: Floa
     ends[0] = 0
     for i in range(count):
         ends[i + 1] = ends[i] + word_lengths[i]
-    broken = ngram_features(words, count, ends, characters, keys, table, slots, state, row[F_TOP2:])
+    broken, longest = ngram_features(words, count, characters, comparing, row[F_TOP2:])
     row[F_GOPHER] = rule if rule > 0 else broken
-    times, run = word_period(words, count, MAX_WORD_PERIOD)
+    # Three times a unit of p words hold 3p - 1 repeated 2-grams in a row.
+    times, run = word_period(words, count, min(MAX_WORD_PERIOD, (longest + 1) // 3))
     row[F_PERIOD] = times
     row[F_PERIOD + 1] = run / count if count > 0 else 0.0
     row[F_QUESTION + 1] = stutters(words, count) / count if count > 0 else 0.0
@@ -248,21 +262,24 @@ def fill_unspaced(
 ) -> None:
     """Raise the period and 5-gram features of a script without spaces to those of characters."""
     words, lengths, _, _, _ = reading
-    ends, keys, table, _, state, _ = comparing
+    ends, keys, table, _, state, _, buckets, seen, picks, _ = comparing
     count = read_characters(data, start, end, spaces, cells, words, lengths)
-    times, run = word_period(words, count, MAX_WORD_PERIOD)
-    if run > row[F_PERIOD + 1] * count:
-        row[F_PERIOD] = times
-        row[F_PERIOD + 1] = run / count
+    most = SHORT_PERIOD
     m = roll_keys(words, count, UNSPACED_GRAM, keys)
     if m > 0:
         ends[0] = 0
         for i in range(count):
             ends[i + 1] = ends[i] + lengths[i]
-        epoch = next_epoch(table, state)
-        mask = table_mask(table, m)
-        covered = covered_characters(keys, m, UNSPACED_GRAM, ends, table, mask, epoch)
+        count_in_buckets(keys, m, buckets, seen)
+        picked = pick_frequent(seen, m, UNSPACED_GRAM, ends, 2, ends[count] * m, picks)
+        covered = covered_characters(keys, picks, picked, UNSPACED_GRAM, ends, table, state)
         row[F_REPEATED5] = max(row[F_REPEATED5], np.float32(covered / ends[count]))
+        if covered > 0:
+            most = MAX_WORD_PERIOD
+    times, run = word_period(words, count, most)
+    if run > row[F_PERIOD + 1] * count:
+        row[F_PERIOD] = times
+        row[F_PERIOD + 1] = run / count
 
 
 @kernel
@@ -276,7 +293,7 @@ def fill_patterns(
     row: Float32s,
 ) -> None:
     """Fill the byte period features, and that of number tables where there are digits."""
-    _, _, table, _, state, known = comparing
+    _, _, table, _, state, known, _, _, _, _ = comparing
     size = np.float64(end - start)
     wordless = row[F_LOWER] < TABLE_SMALL or row[F_REPEATED5] > TABLE_REPEATED
     if row[F_DIGIT] > TABLE_DIGITS and wordless:
@@ -289,7 +306,7 @@ def fill_patterns(
     row[F_PERIOD + 3] = run / size
 
 
-@kernel
+@making_kernel
 def measure_documents(
     data: UInt8s,
     offsets: Int64s,
@@ -307,7 +324,7 @@ def measure_documents(
     classes, spaces, letters, common, cells, _ = tables
     reading, comparing = make_workspace(capacity)
     histogram = np.empty(256, np.int64)
-    moves = np.empty(64, np.int64)
+    moves, other_moves = np.empty(64, np.int64), np.empty(64, np.int64)
     tally = np.empty(TALLIES, np.int64)
     features[:] = 0
     transitions[:] = 0
@@ -315,16 +332,14 @@ def measure_documents(
         start, end = U64(offsets[d]), U64(offsets[d + 1])
         if start == end:
             continue
-        histogram[:] = 0
-        moves[:] = 0
         tally[:] = 0
-        count_bytes(data, start, end, classes, histogram, moves)
+        count_bytes(data, start, end, classes, histogram, moves, other_moves)
         count_runs(data, start, end, tally)
         count_letter_pairs(data, start, end, letters, common, tally)
         read_document(data, start, end, tables, reading, tally)
         row = features[d]
         characters = np.float64(tally[T_CHARACTERS])
-        fill_counts(histogram, classes, tally, row)
+        fill_counts(end - start, histogram, moves, tally, row)
         fill_repetition(reading, comparing, tally, row)
         if total(tally, BY_CHARACTERS) >= UNSPACED * characters:
             fill_unspaced(data, start, end, spaces, cells, reading, comparing, row)
