@@ -157,6 +157,7 @@ def test_a_table_whose_lines_repeat_is_still_a_table() -> None:
     assert (values[:, tables] > 0).all()
     assert known[0].needed < 0.7
     assert (as_guilty(values, known, np.zeros(3, np.float32), 0.0) == 0).all()
+    assert known[0].within(0.0) < known[0].within(0.4) < known[0].within(1.0) == known[0].within(2)
 
 
 def test_only_kinds_that_mark_a_culprit_are_looked_for() -> None:

@@ -153,4 +153,4 @@ LATEST: dict[str, Damage] = {
         escaped_twice,
     )
 }
-CHANGED_FOR: tuple[str, ...] = ()
+CHANGED_FOR = ("rtf_source", "style_sheet", "byte_pair_markers", "look_alikes", "escaped_twice")

@@ -32,7 +32,8 @@ from shardward.quarantine.search.usage import usage_of
 
 from .damage import DECODINGS, FOREIGN, MADE, NATIVE, minified
 from .gather import BINARY_BYTES, Found, clean_text, find, some_bytes
-from .innocent import INNOCENT, decomposed, vocabulary
+from .innocent import INNOCENT, LATER, decomposed, vocabulary
+from .latest_damage import LATEST
 from .more_damage import CROSSED, MORE, UNCHOSEN
 from .quality import row
 
@@ -96,6 +97,9 @@ def junk_texts(found: Found, clean: Texts) -> Texts:
                 text[:2000].encode(encoding, "replace").decode("latin-1")
                 for text in clean.get(f"locale/{locale}", [])
             ]
+    for name, damage in LATEST.items():
+        rng = random.Random(name)
+        junk[f"latest/{name}"] = [damage(rng, rng.choice(long)) for _ in range(MOST)]
     return junk
 
 
@@ -104,7 +108,7 @@ def made_clean(clean: Texts) -> Texts:
     words = vocabulary(text for kind in clean if kind.startswith("text/") for text in clean[kind])
     made = {
         f"layout/{name}": [maker(random.Random(f"{name}{i}"), words) for i in range(MOST)]
-        for name, maker in INNOCENT.items()
+        for name, maker in (INNOCENT | LATER).items()
     }
     for locale in ("vi", "fr", "ko"):
         texts = clean.get(f"locale/{locale}", [])

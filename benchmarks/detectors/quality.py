@@ -34,6 +34,8 @@ ALLOWED = 7e-4
 """Share of the clean documents of half A beyond the quantile that is printed beside each line."""
 DOCUMENTS = 200
 ANCHORS = (5, 20)
+DRAWS = 5
+"""Sets of anchors drawn of each kind; hits are counted over all of them."""
 BACKGROUND = 4096
 
 
@@ -140,23 +142,38 @@ def likeness_tables(
         for count in ANCHORS:
             if len(members) < 2 * count:
                 continue
-            anchors = rng.choice(len(members), count, replace=False)
-            rest = np.setdiff1d(np.arange(len(members)), anchors)
-            guilty = anchors[theirs[anchors].any(axis=1)]
-            if not len(guilty):
-                continue
-            known = culprits(theirs[guilty], guilty.astype(np.int64))
-            like = learn(
-                members.vectors[guilty], tuple(guilty.tolist()), rows.vectors[background], innocent
-            )
-            found, _ = junk_hits(members, rest, theirs, known, like)
-            wrong, near = junk_hits(rows, np.flatnonzero(clean), values, known, like)
-            yield {
-                **row(f"junk search from {count}", name, int(found.sum()), len(rest)),
-                "clean_hits": int(wrong.sum()),
-                "clean_hits_by_likeness": int(near.sum()),
-                "clean_share": round(float(wrong.sum() / clean.sum()), 6),
-            }
+            draws = []
+            for _ in range(DRAWS):
+                anchors = rng.choice(len(members), count, replace=False)
+                rest = np.setdiff1d(np.arange(len(members)), anchors)
+                guilty = anchors[theirs[anchors].any(axis=1)]
+                if not len(guilty):
+                    continue
+                known = culprits(theirs[guilty], guilty.astype(np.int64))
+                vectors = members.vectors[guilty]
+                like = learn(vectors, tuple(guilty.tolist()), rows.vectors[background], innocent)
+                found, _ = junk_hits(members, rest, theirs, known, like)
+                wrong, near = junk_hits(rows, np.flatnonzero(clean), values, known, like)
+                draws.append([int(x.sum()) for x in (found, wrong, near)] + [len(rest)])
+            if draws:
+                yield search_row(f"junk search from {count}", name, draws, int(clean.sum()))
+
+
+def search_row(what: str, name: str, draws: list[list[int]], clean: int) -> dict[str, object]:
+    """Return a line over draws, each [found, clean hits, those by likeness, documents searched].
+
+    `least` is the lowest recall of a draw, `clean_hits` the mean and `most_clean_hits` the largest.
+    """
+    found, wrong, near, rest = (list(column) for column in zip(*draws, strict=True))
+    return {
+        **row(what, name, sum(found), sum(rest)),
+        "draws": len(draws),
+        "least": round(min(f / r for f, r in zip(found, rest, strict=True)), 4),
+        "clean_hits": sum(wrong) / len(draws),
+        "most_clean_hits": max(wrong),
+        "clean_hits_by_likeness": sum(near) / len(draws),
+        "clean_share": round(sum(wrong) / len(draws) / clean, 6),
+    }
 
 
 def main(folder: Path) -> None:

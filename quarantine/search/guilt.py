@@ -34,8 +34,9 @@ CLEAR = (BINARY, "mojibake", "latin1-letters", "unlikely-characters")
 NEAREST, FARTHEST = 0.9, 1.35
 NUMBERS_NEAREST, NUMBERS_FARTHEST = 0.8, 1.0
 """Pages of figures break the rule on digits by right."""
-TABLES_FARTHEST = 2.0
-"""Tables are of many layouts, and hardly any clean text is one."""
+TABLES_NEAREST, TABLES_FARTHEST = 1.2, 2.0
+"""Tables are of many layouts, and hardly any clean text is one. How near: TABLES_NEAREST and
+SPREADS times the culprits' own distance, so that culprits of one layout find that one."""
 REPETITION_NEAREST = 2.0
 """Not for repeated 5-grams, which collections of licences have."""
 SPREADS = 1.5
@@ -97,7 +98,7 @@ class Culprit:
         if self.family == REPETITION and self.name != "repeated-5-grams":
             return max(REPETITION_NEAREST, SPREADS * spread)
         if self.name == TABLE:
-            return TABLES_FARTHEST
+            return min(TABLES_NEAREST + SPREADS * spread, TABLES_FARTHEST)
         if self.family == "numbers":
             return min(max(NUMBERS_NEAREST, SPREADS * spread), NUMBERS_FARTHEST)
         return min(max(NEAREST, SPREADS * spread), FARTHEST)
