@@ -48,13 +48,32 @@ CONFIG = MonitorConfig.for_short_run(STEPS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How a run is trained; the defaults are what the rules of attribution were written on."""
+    """How a run is trained; the defaults are what the rules of attribution were written on.
+
+    `pace` is how many times as long the run, its calm part and bad batches last.
+    """
 
     width: int = 32
     depth: int = 2
     rows: int = 24
     optimizer: str = "adamw"
     rate: float = 3e-3
+    pace: int = 1
+
+    @property
+    def steps(self) -> int:
+        """Steps of the run."""
+        return STEPS * self.pace
+
+    @property
+    def fault(self) -> int:
+        """The step at which the fault begins."""
+        return FAULT * self.pace
+
+    @property
+    def lasts(self) -> int:
+        """Steps for which bad batches come."""
+        return LASTS * self.pace
 
 
 class Lion(torch.optim.Optimizer):
@@ -135,41 +154,48 @@ class Lab:
         return torch.from_numpy(tokens), sources
 
     def _mix(self, step: int) -> np.ndarray:
-        if "mixture" in self.faults and step >= FAULT:
+        if "mixture" in self.faults and step >= self.shape.fault:
             other = np.array([0.05, 0.05, 0.9])
             return self.strength * other + (1 - self.strength) * np.array([0.5, 0.3, 0.2])
         if "loader" in self.faults:
-            place = step - FAULT + 60 * (1 - self.strength) if step >= FAULT else step
+            place = (
+                step - self.shape.fault + 60 * (1 - self.strength)
+                if step >= self.shape.fault
+                else step
+            )
             late = min(place / 60, 1.0)
             return (1 - late) * np.array([0.9, 0.05, 0.05]) + late * np.array([0.05, 0.05, 0.9])
         return np.array([0.5, 0.3, 0.2])
 
     def _data(self, step: int) -> tuple[Tensor, np.ndarray]:
         tokens, sources = self._batch(self._mix(step))
-        if "junk" in self.faults and FAULT <= step < FAULT + LASTS:
+        if "junk" in self.faults and self.shape.fault <= step < self.shape.fault + self.shape.lasts:
             bad = self.random.random(self.shape.rows) < 0.8 * self.strength
             noise = self.random.integers(0, VOCABULARY, (self.shape.rows, LENGTH))
             tokens[torch.from_numpy(bad)] = torch.from_numpy(noise[bad])
-        if "repetition" in self.faults and FAULT <= step < FAULT + LASTS:
+        if (
+            "repetition" in self.faults
+            and self.shape.fault <= step < self.shape.fault + self.shape.lasts
+        ):
             for row in np.flatnonzero(self.random.random(self.shape.rows) < 0.8 * self.strength):
                 pattern = self.random.integers(0, VOCABULARY, 3)
                 tokens[row] = torch.from_numpy(np.tile(pattern, LENGTH // 3))
-        if "epsilon" in self.faults and step >= FAULT:
+        if "epsilon" in self.faults and step >= self.shape.fault:
             tokens[:, :: round(3 / self.strength)] = VOCABULARY - 1 - step % RARE
         return tokens, sources
 
     def _break(self, step: int) -> None:
         """Do to the model or its optimizer what the fault does before `step`."""
-        if step < FAULT:
+        if step < self.shape.fault:
             return
-        first = step == FAULT
+        first = step == self.shape.fault
         if "rate" in self.faults:
             self.optimizer.param_groups[0]["lr"] = self._rate(step)
         if "attention" in self.faults:
-            self._scale_queries(1 + 0.35 * self.strength if step < FAULT + 20 else 1.0)
+            self._scale_queries(1 + 0.35 * self.strength if step < self.shape.fault + 20 else 1.0)
         if "output" in self.faults:
             with torch.no_grad():
-                factor = 1 + 0.25 * self.strength if step < FAULT + 12 else 1.0
+                factor = 1 + 0.25 * self.strength if step < self.shape.fault + 12 else 1.0
                 self.model.head.weight.mul_(factor)
         if "epsilon" in self.faults and first:
             self._forget_rare_moments()
@@ -182,7 +208,7 @@ class Lab:
 
     def _rate(self, step: int) -> float:
         """Return the planned learning rate: the fault "rate" plans a peak that is too high."""
-        if "rate" in self.faults and step >= FAULT:
+        if "rate" in self.faults and step >= self.shape.fault:
             return float(self.shape.rate * 100**self.strength)
         return self.shape.rate
 
@@ -215,7 +241,7 @@ class Lab:
 
     def run(self) -> Record:
         """Train to the end, and return what was logged."""
-        self.train(STEPS)
+        self.train(self.shape.steps)
         return self._record()
 
     def train(self, last: int) -> None:
@@ -255,7 +281,7 @@ class Lab:
 
     def _overflows(self, step: int) -> bool:
         every = round(2 / self.strength)
-        return "overflow" in self.faults and step >= FAULT + 6 and step % every == 0
+        return "overflow" in self.faults and step >= self.shape.fault + 6 and step % every == 0
 
     def _values(
         self, step: int, loss: Tensor, each: Tensor, sources: np.ndarray, norm: float
@@ -263,7 +289,7 @@ class Lab:
         values = {"loss": float(loss.detach()), "grad_norm": norm, "lr": self._rate(step)}
         values |= self.probes.values()
         values["loss_scale"] = self.scale
-        values["checksum_mismatch"] = float("bitflip" in self.faults and step >= FAULT)
+        values["checksum_mismatch"] = float("bitflip" in self.faults and step >= self.shape.fault)
         for index, name in enumerate(SOURCES):
             mine = each.detach()[torch.from_numpy(sources == index)]
             values[f"share/{name}"] = len(mine) / self.shape.rows
@@ -275,7 +301,7 @@ class Lab:
             values["heldout_loss"] = float(
                 functional.cross_entropy(logits[:, :-1].transpose(1, 2), self.heldout[:, 1:])
             )
-        if "scaled" in self.faults and step >= FAULT:
+        if "scaled" in self.faults and step >= self.shape.fault:
             for name in ("loss", *(f"loss/{source}" for source in SOURCES)):
                 if name in values:
                     values[name] *= math.log(2) ** -self.strength
@@ -291,8 +317,8 @@ class Lab:
                 steps=np.array(at, dtype=np.int64) + 1,
                 values=np.array([self.rows[index][name] for index in at], dtype=np.float64),
             )
-        rates = np.array([self._rate(step) for step in range(1, STEPS + 1)])
-        schedule = Series(name="lr", steps=np.arange(1, STEPS + 1), values=rates)
+        rates = np.array([self._rate(step) for step in range(1, self.shape.steps + 1)])
+        schedule = Series(name="lr", steps=np.arange(1, self.shape.steps + 1), values=rates)
         bad = bool(self.faults & {"junk", "repetition"})
         window = Window(
             flagged_share=float(self.random.uniform(0.5, 0.8)) if bad else 0.01,

@@ -5,7 +5,9 @@
 Prints one JSON object a line: for each shape of run (another model, optimizer or batch) and each
 shape of log (sampled, thinned, rounded, with signals left out), from telemetry and with the
 documents of the window, how many of the faults are named right, unknown or silent, and wrong.
-Two faults at once are right where one of them is named first. "healthy" is a run without a fault.
+Two faults at once are right where one of them is named first; `both` counts where both are.
+"healthy" is a run without a fault. "sparse" are runs ten times as long of which every tenth or
+fiftieth step is logged; they take minutes a seed. "all-pairs" are all that are not in `PAIRS`.
 """
 
 from __future__ import annotations
@@ -17,13 +19,16 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import combinations, product
 
 import numpy as np
 import torch
-from fault_lab import FAULT, TRUTH, Lab, Record, Shape
+from fault_lab import CONFIG, FAULT, STEPS, TRUTH, Lab, Record, Shape
 from faults import OWN_START, evidence_of, seeds_of, with_more
 
 from shardward.quarantine.diagnose.attribution import attribute
+from shardward.quarantine.diagnose.config import MonitorConfig
+from shardward.quarantine.diagnose.evidence import Evidence
 from shardward.quarantine.diagnose.series import Series
 
 SHAPES = {
@@ -41,7 +46,17 @@ WITHOUT = {
     "adafactor": {"epsilon", "moments"},
 }
 PAIRS = ("junk+rate", "junk+resume", "mixture+bitflip", "attention+scaled", "repetition+overflow")
+ALL_PAIRS = tuple(
+    f"{one}+{other}"
+    for one, other in combinations(TRUTH, 2)
+    if TRUTH[one] != TRUTH[other] and not {f"{one}+{other}", f"{other}+{one}"} & set(PAIRS)
+)
 MATRICES = ("telemetry", "documents")
+# A second cause of this score is named beside the first.
+NAMED = 0.3
+PACE = 10
+# What trainers log without probes, shares or checksums.
+PLAIN = ("loss", "grad_norm", "lr", "loss_scale", "heldout_loss")
 PROBED = ("attention_logit", "output_lse", "rare_update_ratio", "update_ratio", "activation")
 PROBED += ("residual", "nonfinite", "checksum_mismatch")
 Log = Callable[[str, Series], "Series | None"]
@@ -89,12 +104,30 @@ def logged(record: Record, log: Log) -> Record:
     return replace(record, series={name: each for name, each in kept.items() if each is not None})
 
 
-def named(record: Record, fault: str, matrix: str) -> str:
-    """Return the first cause, or "no page"."""
-    evidence = evidence_of(record)
+def sparse(every: int, offset: int, *, plain: bool) -> Log:
+    """Return a log of every k-th step; held-out losses have their own rhythm."""
+
+    def kept(name: str, each: Series) -> Series | None:
+        if plain and name not in PLAIN:
+            return None
+        return each if name == "heldout_loss" else thinned(each, every, offset)
+
+    return kept
+
+
+def sparse_config(every: int) -> MonitorConfig:
+    """Return the scale for a long run of which every k-th step is logged."""
+    short = MonitorConfig.for_short_run(max(64, STEPS * PACE // every))
+    return short.changed(warmup_steps=500, divergence_steps=200)
+
+
+def named(evidence: Evidence | None, record: Record, fault: str, matrix: str) -> tuple[str, ...]:
+    """Return the first cause and one named beside it, or "no page"."""
     if evidence is None:
-        return "no page"
-    return attribute(with_more(evidence, record, matrix, fault))[0].name
+        return ("no page",)
+    first, *others = attribute(with_more(evidence, record, matrix, fault))
+    beside = [each.name for each in others if each.score >= NAMED and each.name != "unknown"]
+    return (first.name, *beside)
 
 
 def verdict(name: str, fault: str) -> str:
@@ -108,7 +141,7 @@ def verdict(name: str, fault: str) -> str:
 def runs(shape: Shape, faults: list[str], seed: int) -> list[tuple[str, Record]]:
     """Return what broken runs of one shape logged, and a healthy one."""
     common = Lab("none", seed, shape=shape)
-    common.train(FAULT - 1)
+    common.train(shape.fault - 1)
     found = [("healthy", common.branch("none", 1.0).run())]
     for fault in faults:
         own = bool(set(fault.split("+")) & set(OWN_START))
@@ -117,10 +150,26 @@ def runs(shape: Shape, faults: list[str], seed: int) -> list[tuple[str, Record]]
     return found
 
 
-def tell(title: dict[str, str], records: list[tuple[str, Record]]) -> None:
+def tell(
+    title: dict[str, object],
+    records: list[tuple[str, Record]],
+    config: MonitorConfig = CONFIG,
+    first: int = FAULT,
+) -> None:
     """Print how a shape's runs were answered."""
+    pages = [evidence_of(record, config, first) for _, record in records]
     for matrix in MATRICES:
-        answers = [(fault, named(record, fault, matrix)) for fault, record in records]
+        answered = [
+            (fault, named(page, record, fault, matrix))
+            for page, (fault, record) in zip(pages, records, strict=True)
+        ]
+        answers = [(fault, names[0]) for fault, names in answered]
+        both = sum(
+            {TRUTH.get(each) for each in fault.split("+")} == set(names)
+            for fault, names in answered
+            if "+" in fault
+        )
+        alone = sum(len(names) > 1 for fault, names in answered if "+" not in fault)
         healthy = Counter(name for fault, name in answers if fault == "healthy")
         broken = [(fault, name) for fault, name in answers if fault != "healthy"]
         counts = Counter(verdict(name, fault) for fault, name in broken)
@@ -129,6 +178,8 @@ def tell(title: dict[str, str], records: list[tuple[str, Record]]) -> None:
         )
         row = {"matrix": matrix, "runs": len(broken), "healthy": healthy} | {
             "right": counts["right"],
+            "both": both,
+            "a_second_named_of_one": alone,
             "unknown_or_no_page": counts["silent"],
             "wrongly_bad_data": counts["bad_data"],
             "otherwise_wrong": counts["wrong"],
@@ -154,9 +205,18 @@ def main() -> None:
         for log, change in (logs or {"as-written": LOGS["as-written"]}).items():
             kept = [(fault, logged(record, change)) for fault, record in records]
             tell({"run": name, "log": log} | command, kept)
-    if "pairs" in only:
-        records = [pair for seed in options.seeds for pair in runs(Shape(), list(PAIRS), seed)]
-        tell({"run": "two faults at once", "log": "as-written"} | command, records)
+    for name, pairs in {"pairs": PAIRS, "all-pairs": ALL_PAIRS}.items():
+        if name in only:
+            records = [pair for seed in options.seeds for pair in runs(Shape(), list(pairs), seed)]
+            tell({"run": f"two faults at once, {name}", "log": "as-written"} | command, records)
+    if "sparse" in only:
+        long = Shape(pace=PACE)
+        records = [pair for seed in options.seeds for pair in runs(long, list(TRUTH), seed)]
+        for every, offset, plain in product((10, 50), (0, 5), (False, True)):
+            log = sparse(every, offset * every // 10, plain=plain)
+            kept = [(fault, logged(record, log)) for fault, record in records]
+            title = {"run": "long", "every": every, "offset": offset * every // 10, "plain": plain}
+            tell(title | command, kept, sparse_config(every), long.fault)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ import torch
 from fault_lab import CONFIG, FAULT, TRUTH, Lab, Record
 
 from shardward.quarantine.diagnose.attribution import attribute
+from shardward.quarantine.diagnose.config import MonitorConfig
 from shardward.quarantine.diagnose.evidence import Evidence, Trial, changes_from
 from shardward.quarantine.diagnose.replay import detect
 
@@ -46,11 +47,13 @@ def record_of(fault: str, seed: int, strength: float) -> Record:
     return healthy(seed).branch(fault, strength).run()
 
 
-def evidence_of(record: Record) -> Evidence | None:
+def evidence_of(
+    record: Record, config: MonitorConfig = CONFIG, fault: int = FAULT
+) -> Evidence | None:
     """Return what the monitor's first page after the fault gives to explain; None without one."""
-    events = detect(record.series, CONFIG)
+    events = detect(record.series, config)
     pages = [event for event in events if event.page]
-    found = [event for event in pages if event.detected >= FAULT]
+    found = [event for event in pages if event.detected >= fault]
     if not found:
         return None
     return Evidence(
@@ -58,7 +61,7 @@ def evidence_of(record: Record) -> Evidence | None:
         series=record.series,
         schedule=record.schedule,
         changes=(*record.changes, *changes_from(events)),
-        earlier=tuple(event for event in pages if event.detected < FAULT),
+        earlier=tuple(event for event in pages if event.detected < fault),
     )
 
 
