@@ -17,6 +17,7 @@ from ..loader.mix import measure_mix
 from ..loader.sources.opening import find_shards
 from ..quarantine.search.index_job import IndexReport, build_signatures
 from ..quarantine.search.warm import warm
+from ..quarantine.search.worker import start_quietly
 from .output import clean, emit, json_option, manifest_option, progress, say, table
 
 
@@ -63,8 +64,8 @@ def index(
     """Build a manifest of shards: files, directories or patterns.
 
     With --signatures and no inputs, the manifest --out is there already and only the sidecars that
-    it lacks are written; so a job that was stopped goes on. Shards that cannot be read, or end their
-    worker process twice, are named when the others are signed, with exit code 1.
+    it lacks are written; so a job that was stopped goes on. Shards that cannot be read, or end
+    their worker process twice, are named when the others are signed, with exit code 1.
 
     \b
     Examples:
@@ -124,6 +125,7 @@ def _build(
 
 def _sign(manifest: Manifest, workers: int) -> IndexReport:
     warm(say)
+    start_quietly(workers)
     with progress("signing", manifest.documents_count) as advance:
         return build_signatures(manifest, workers=workers, advance=advance)
 

@@ -21,6 +21,7 @@ from ..quarantine.search.incident_window import incident_window
 from ..quarantine.search.opinions import panel
 from ..quarantine.search.triage import triage
 from ..quarantine.search.warm import warm
+from ..quarantine.search.worker import start_quietly
 from .documents import DocumentList, load_manifest
 from .incident_options import find, history_option
 from .output import emit, json_option, manifest_option, progress, run_option, say, table
@@ -161,6 +162,7 @@ def _scan(
     if docs is not None:
         report = examine_documents(manifest, docs, panel=opinions)
     else:
+        start_quietly(workers)
         with progress("scanning", manifest.documents_count) as advance:
             report = run_scan(manifest, workers=workers, advance=advance, panel=opinions)
     problems = [*(opinions.problems if opinions else ()), *report.problems]

@@ -20,6 +20,7 @@ from ..quarantine.search.passages import Passage, shared_passages
 from ..quarantine.search.query import NEAR, Query, build_query
 from ..quarantine.search.similar import run_query
 from ..quarantine.search.warm import warm
+from ..quarantine.search.worker import start_quietly
 from .documents import DocumentList, load_manifest
 from .incident_options import find
 from .numbers import Finite
@@ -85,6 +86,7 @@ def similar(
     warm(say)
     query = build_query(loaded, wanted, threshold=threshold, kinds=kinds or KINDS)
     say(_chances(query))
+    start_quietly(workers)
     with progress("searching", loaded.documents_count) as advance:
         found = run_query(loaded, query, workers=workers, advance=advance, work=work)
     for cut in found.cut:

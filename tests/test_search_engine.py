@@ -35,7 +35,7 @@ from shardward.quarantine.search.engine import executor
 from shardward.quarantine.search.opinions import Panel
 from shardward.quarantine.search.query import build_query
 from shardward.quarantine.search.sidecar import usable_sidecar
-from shardward.quarantine.search.worker import undisturbed
+from shardward.quarantine.search.worker import Worker, undisturbed
 
 HEAD = f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n"
 INTERRUPTED = (
@@ -154,6 +154,27 @@ def test_a_pool_whose_workers_die_one_after_the_other_gives_up(
     assert " and 193 more: not looked at" in told[-1]
 
 
+def test_what_was_found_stays_where_no_further_worker_can_be_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left = [None] * 3
+
+    def hire(load: bytes, item: int) -> Worker:
+        if not left:
+            raise CorpusError("no process can be started for a scan worker")
+        left.pop()
+        return Worker(load, item)
+
+    monkeypatch.setattr(engine, "Worker", hire)
+    told: list[str] = []
+    pool = executor(1, lost=told.append)
+
+    assert sorted(pool.map_unordered(die_from, range(9), 3)) == [0, 1, 2]
+    assert [line.split(":")[0] for line in told] == ["3 and 5 more"]
+    with pytest.raises(CorpusError, match="no process can be started"):
+        list(executor(1).map_unordered(die_from, range(9), 3))
+
+
 @pytest.mark.parametrize(
     ("fn", "items", "broadcast", "error", "said"),
     [
@@ -205,6 +226,23 @@ def test_an_interrupt_ends_the_pool_at_once_and_quietly(tmp_path: Path) -> None:
     assert process.stdout is not None
     process.stdout.readline()
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to the workers too
+    _, errors = process.communicate(timeout=30)
+
+    assert (process.returncode, errors) == (130, "")
+    assert all_ended(process)
+
+
+def test_a_command_interrupted_as_its_workers_are_born_is_quiet(tmp_path: Path) -> None:
+    process = script(
+        tmp_path / "early.py",
+        HEAD + "import os, signal, sys\n"
+        "from shardward.quarantine.search.worker import start_quietly\n"
+        "try:\n"
+        "    start_quietly(2)\n"
+        "    os.killpg(0, signal.SIGINT)\n"
+        "except KeyboardInterrupt:\n"
+        "    sys.exit(130)\n",
+    )
     _, errors = process.communicate(timeout=30)
 
     assert (process.returncode, errors) == (130, "")

@@ -86,7 +86,7 @@ class Pool:
         if again.left:
             messages.append(
                 f"{self.named(again.left[0])} and {len(again.left) - 1} more: not looked at, since "
-                "one scan worker after the other died"
+                "no scan worker stayed alive"
             )
         if messages and self.lost is None:
             raise CorpusError("; ".join(messages))
@@ -99,8 +99,8 @@ class _Round:
     """Some items, and at most `size` workers for them.
 
     `dead` are the items over which a worker died, and what ended it; `left` those that nobody
-    looked at, since one worker after the other died. Once a worker has `started`, one that dies as
-    it starts is replaced; before, that is an error.
+    looked at, since one worker after the other died or none could be had. Once a worker has
+    `started`, one that does not is replaced if that can be; before, it is an error.
     """
 
     def __init__(self, size: int, load: bytes, *, started: bool = False) -> None:
@@ -123,10 +123,10 @@ class _Round:
                 for worker in speaking(busy):
                     yield from self._heard(worker)
                 if self._deaths > self._size + DEATHS_IN_A_ROW:
-                    self.left = [*(each.item for each in self._crew if each.busy), *self._waiting]
-                    return
+                    break
+            self.left = [*(each.item for each in self._crew if each.busy), *self._waiting]
             for worker in self._crew:
-                worker.end()
+                worker.end(now=worker.busy)
         finally:
             self._kill()
             atexit.unregister(self._kill)
@@ -134,8 +134,13 @@ class _Round:
     def _hire(self) -> None:
         """Start a worker for the next item, if there is one."""
         for item in islice(self._waiting, 1):
-            with undisturbed():
-                self._crew.append(Worker(self._load, item))
+            try:
+                with undisturbed():
+                    self._crew.append(Worker(self._load, item))
+            except CorpusError:
+                if not self._started:
+                    raise
+                self._waiting = chain((item,), self._waiting)
 
     def _heard(self, worker: Worker) -> list[Any]:
         """Return what a worker has found, with the next item on its way to it."""

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from multiprocessing import connection
+from multiprocessing import connection, forkserver, resource_tracker
 from typing import Any
 
 from ...loader.errors import CorpusError, ShardwardError, UsageError
@@ -124,6 +124,22 @@ def portable(value: object, what: str) -> bytes:
             f"{what} cannot be sent between processes ({error}); scans are functions at module "
             "level, and with no workers nothing is sent"
         ) from error
+
+
+def start_quietly(workers: int) -> None:
+    """Start what starts workers, if there are to be any, deaf to Ctrl-C from its birth.
+
+    Until it ignores Ctrl-C by itself it would print a traceback. All processes that come of it are
+    deaf as well, so this is for programs that start no others: the commands.
+    """
+    if not workers:
+        return
+    resource_tracker.ensure_running()  # which sees to itself
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
