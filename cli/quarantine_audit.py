@@ -182,7 +182,9 @@ def _decide(
             confirm_count(documents, expect, what=what)
         say(f"warning: {what}; quarantine why DOC says for what reason")
     facts = {"lets_in": lets_in}
-    decide(log, decision, seen, act=asked.does, as_json=asked.as_json, facts=facts)
+    stands = log.standing(decision)  # typed again; what stood before the audit is no part of it
+    once = stands is not None and stands.sequence > audit.hold
+    decide(log, decision, seen, act=asked.does, as_json=asked.as_json, facts=facts, once=once)
 
 
 def _named(lets_in: Sequence[Mapping[str, Any]]) -> str:

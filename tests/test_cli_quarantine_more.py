@@ -125,6 +125,8 @@ def test_an_audit_lets_in_what_an_incident_left_out_only_where_the_number_is_con
     assert "lets in 18 documents left out by decision 1 of INC-0001" in desk.type(*finish).stderr
     assert desk.json(*finish, "--expect", "18")["lets_in"][0]["documents"] == 18
     assert desk.json("list")["total"] == 0
+    assert "says so already" in desk.type(*finish, "--expect", "18").stdout
+    assert len(desk.json("log")["decisions"]) == 7
 
 
 def test_a_bulk_decision_is_counted_and_confirmed(desk: Desk) -> None:
