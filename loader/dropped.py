@@ -13,9 +13,11 @@ import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from queue import SimpleQueue
 
 LOG = logging.getLogger(__name__)
-_OWN_THREADS = ("shardward-", "journal-sync")
+PATIENCE = 10.0
+"""Seconds to wait for loaders that were dropped: a read of theirs may hang with its store."""
 
 Close = Callable[[], object]
 """Ends a part of a loader; calling it twice is harmless. It refers to no loader."""
@@ -38,7 +40,9 @@ def close_when_dropped(owner: object, *closes: Close, user: User = lambda: None)
     program waits for, when that thread has. Neither happens in a forked child, whose copy of the
     owner has none of its threads.
     """
-    weakref.finalize(owner, _drop, closes, os.getpid()).atexit = False
+    if not _closer or _closer[0].process != os.getpid():
+        _closer[:] = [_Closer()]
+    weakref.finalize(owner, _closer[0].take, closes).atexit = False
     if not _hooked:
         _hooked.append(True)
         # A plain `atexit` function runs only when the pools' threads have been waited for, and
@@ -49,23 +53,46 @@ def close_when_dropped(owner: object, *closes: Close, user: User = lambda: None)
     _open[owner] = _Open(os.getpid(), closes, user)
 
 
-def _drop(closes: tuple[Close, ...], process: int) -> None:
-    if os.getpid() != process:
-        return
-    if threading.current_thread().name.startswith(_OWN_THREADS):
-        # The collector may run in a thread that is to be ended, and none can wait for itself.
-        threading.Thread(target=_close, args=(closes,), name="close-dropped").start()
-    else:
-        _close(closes)
+def wait_for_dropped() -> None:
+    """Return when every loader that was collected so far is ended, or does not end for long."""
+    if _closer and _closer[0].process == os.getpid():
+        ended = threading.Event()
+        _closer[0].take((ended.set,))
+        ended.wait(PATIENCE)
+
+
+class _Closer:
+    """A thread that ends what was dropped.
+
+    The collector may run anywhere: in a thread that is to be ended, or in one that holds a lock,
+    such as that of logging, which a thread to be ended waits for. So a finalizer only leaves word,
+    in a queue that is made for that.
+    """
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self._dropped: SimpleQueue[tuple[Close, ...]] = SimpleQueue()
+        threading.Thread(target=self._run, name="close-dropped", daemon=True).start()
+
+    def take(self, closes: tuple[Close, ...]) -> None:
+        """Have `closes` called, but in a forked child, which has no such thread."""
+        if self.process == os.getpid():
+            self._dropped.put(closes)
+
+    def _run(self) -> None:
+        while True:
+            _close(self._dropped.get())
 
 
 def _close_unused() -> None:
+    wait_for_dropped()
     for one in list(_open.values()):
         if not _is_used(one.user()):
             _close_own(one)
 
 
 def _close_open() -> None:
+    wait_for_dropped()
     for one in list(_open.values()):
         _close_own(one)
 
@@ -94,4 +121,5 @@ def _close(closes: tuple[Close, ...]) -> None:
 
 
 _open: weakref.WeakKeyDictionary[object, _Open] = weakref.WeakKeyDictionary()
+_closer: list[_Closer] = []
 _hooked: list[bool] = []

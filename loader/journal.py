@@ -12,6 +12,7 @@ import errno
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -50,8 +51,12 @@ class JournalWriter(Closing):
         on_sync: called by `sync` and `close` with the durable end, to publish what is before it.
         on_close: called once after the file is closed, for the lock that guards the writer.
 
-    One process writes a journal; any of its threads may.
+    One process writes a journal; any of its threads may. The file of a writer that is dropped, as
+    by an interrupt before anybody could name it, is closed as it stands.
     """
+
+    _handle = -1
+    _on_close: Callable[[], None] | None = None
 
     def __init__(
         self,
@@ -82,9 +87,16 @@ class JournalWriter(Closing):
         self._thread: threading.Thread | None = None
         if sync_seconds > 0:
             self._thread = threading.Thread(
-                target=self._sync_in_groups, args=(sync_seconds,), name="journal-sync", daemon=True
+                target=_sync_in_groups,
+                args=(weakref.ref(self), self._closing, sync_seconds),
+                name="journal-sync",
+                daemon=True,
             )
             self._thread.start()
+
+    def __del__(self) -> None:
+        # The collector may run anywhere, so no lock is taken and the thread is not waited for.
+        self._let_go()
 
     @property
     def end(self) -> int:
@@ -162,21 +174,20 @@ class JournalWriter(Closing):
         if self._thread is not None:
             self._thread.join()
         try:
+            # A signal handler may close in the middle of a write, whose record stands by now.
+            self._end = os.fstat(self._handle).st_size
             self._sync()
             if publish and self._on_sync is not None:
                 self._on_sync(self._synced)
         finally:
-            os.close(self._handle)
-            self._handle = -1
+            self._let_go()
+
+    def _let_go(self) -> None:
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            os.close(handle)
             if self._on_close is not None:
                 self._on_close()
-
-    def _sync_in_groups(self, seconds: float) -> None:
-        while not self._closing.wait(seconds):
-            try:
-                self._sync()
-            except ShardwardError:
-                return  # kept in _failure, raised by the next call of the owner
 
     def _sync(self) -> None:
         with self._sync_lock:
@@ -210,6 +221,21 @@ class JournalWriter(Closing):
             f"records up to byte {self._synced} are durable; "
             "free space or repair the file system, then start again from the last checkpoint"
         )
+
+
+def _sync_in_groups(
+    writer: weakref.ref[JournalWriter], closing: threading.Event, seconds: float
+) -> None:
+    """Sync `writer` every so many seconds until it is closing, or nobody uses it any more."""
+    while not closing.wait(seconds):
+        journal = writer()
+        if journal is None:
+            return
+        try:
+            journal._sync()
+        except ShardwardError:
+            return  # kept in _failure, raised by the next call of the owner
+        del journal
 
 
 @cache

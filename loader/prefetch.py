@@ -43,6 +43,9 @@ class Prefetcher(Generic[Item]):
         self._error: BaseException | None = None
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="shardward-prefetch", daemon=True)
+
+    def start(self) -> None:
+        """Let the thread begin; once."""
         self._thread.start()
 
     def get(self, timeout: float, on_timeout: Callable[[], None]) -> Item:
@@ -50,11 +53,15 @@ class Prefetcher(Generic[Item]):
 
         Raises:
             StopIteration: there are no more.
-            ShardwardError: this is a forked child, which has no thread that could make one.
+            ShardwardError: this is a forked child, which has no thread that could make one, or a
+                signal handler closed this meanwhile.
         """
         if not self._ready:
             self._wait(timeout, on_timeout)
-        item, size = self._ready.popleft()
+        try:
+            item, size = self._ready.popleft()
+        except IndexError:
+            raise ShardwardError("the loader was closed while it waited for data") from None
         self._taken += size
         if not self._ended:
             self._used.append(item)
@@ -73,7 +80,8 @@ class Prefetcher(Generic[Item]):
             self._ready.clear()
             self._used.clear()
             self._changed.notify_all()
-        self._thread.join(timeout=5.0)
+        if self._thread.is_alive():
+            self._thread.join(timeout=5.0)
 
     def _wait(self, timeout: float, on_timeout: Callable[[], None]) -> None:
         """Return when an item is ready, or raise what ended the items."""

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from .dropped import wait_for_dropped
 from .errors import Busy
 from .files import NO_LOCKS
 from .topology import Topology
@@ -46,10 +47,14 @@ class RankSlot:
 
     def release(self) -> None:
         """Free the slot; releasing twice is harmless."""
-        if self._handle >= 0:
-            os.ftruncate(self._handle, 0)
-            os.close(self._handle)
-            self._handle = -1
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            os.ftruncate(handle, 0)
+            os.close(handle)
+
+    def __del__(self) -> None:
+        # An interrupt before anybody could name it.
+        self.release()
 
     def _forget(self) -> None:
         # A forked worker that outlives the trainer must not keep the slot.
@@ -99,6 +104,7 @@ def take_slot(path: Path, launch: str) -> RankSlot:
         if not guarded and holder is not None and holder.pid == os.getpid():
             # A loader that nobody refers to any more may lie in a cycle, such as of a traceback.
             gc.collect()
+            wait_for_dropped()
             guarded, holder = _lock(handle), read_holder(path)
         if holder is not None and (guarded is None or (not guarded and _alive(holder))):
             raise _busy(path, holder)

@@ -47,18 +47,31 @@ class StepReader:
         Raises:
             StopIteration: the last epoch has ended.
         """
-        if self._closed:
-            raise ShardwardError("the loader is closed; make a new one from the last checkpoint")
+        self._check_open()
         self._expected, self._user = expected, threading.current_thread()
-        if self._stream is None:
-            self._stream = self._source.steps(self._place)
+        stream = self._stream or self._start()
+        if self._prefetcher is None:
+            return next(stream)
+        return self._prefetcher.get(self._stall_seconds, self._report_stall)
+
+    def _start(self) -> StepStream:
+        """Return the stream, with a thread that works ahead where the source has any."""
+        try:
+            self._stream = stream = self._source.steps(self._place)
             if self._source.threads:
                 self._prefetcher = Prefetcher(
-                    self._stream, lambda step: step.nbytes, self._prefetch_bytes
+                    stream, lambda step: step.nbytes, self._prefetch_bytes
                 )
-        if self._prefetcher is None:
-            return next(self._stream)
-        return self._prefetcher.get(self._stall_seconds, self._report_stall)
+                self._prefetcher.start()
+            self._check_open()  # a signal handler may have closed what was there by then
+        except BaseException:  # an interrupt may leave a thread that uses the stream
+            self.close()
+            raise
+        return stream
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ShardwardError("the loader is closed; make a new one from the last checkpoint")
 
     def refill(self) -> None:
         """Let the thread go on, now that a step was handed out."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -33,11 +34,9 @@ from .step_reader import StepReader
 from .steps import StepSource
 from .stream_load import (
     check_amounts,
-    check_options,
-    check_place,
     check_plan,
+    check_source,
     check_tombstones,
-    check_window_bytes,
     left_over,
     load_cursor,
     load_loader_revision,
@@ -95,6 +94,7 @@ class ShardLoader(Closing):
     _failure: ShardwardError | None = None
     """Raised by each later call once it is set: nothing is handed out any more."""
     _has_ended = False
+    _closed_by: int | None = None
     _micro_batches: Iterator[Batch] = iter(())
 
     def __init__(
@@ -147,7 +147,7 @@ class ShardLoader(Closing):
             window_bytes=window_bytes,
         )
         check_amounts(prefetch_bytes, stall_seconds, patience)
-        self._check(loaded, reason=reason, on_corrupt=on_corrupt)
+        check_source(self._source, loaded, reason=reason, on_corrupt=on_corrupt)
         writer = self._open_piece(loaded, reason, launch, fork=fork, fresh=cursor is None)
         self._loaded = self._source.cursor(Place(loaded.step, loaded.epoch, loaded.position))
         self._recorder = Recorder(writer, self.piece, self.topology, self._loaded)
@@ -158,22 +158,6 @@ class ShardLoader(Closing):
         self._transform, self.stats, self._ranks = transform, LoaderStats(), RankCheck()
         close_when_dropped(self, self._reader.close, self._recorder.abandon, user=self._reader.user)
 
-    def _check(self, loaded: Cursor, **named: str | None) -> None:
-        """Refuse options and sizes that do not go together, before anything is opened."""
-        source = self._source
-        check_options(
-            threads=source.threads,
-            epochs=source.epochs,
-            mode=source.mode,
-            end=source.end,
-            record=source.record,
-            **named,
-        )
-        for size in source.schedule.sizes():
-            self.topology.check(size, self.micros)
-        check_window_bytes(source.layout, self.manifest, source.window_bytes)
-        check_place(loaded, source.walker().order(loaded.epoch), source.epochs)
-
     def _open_piece(
         self, loaded: Cursor, reason: str | None, launch: str | None, *, fork: bool, fresh: bool
     ) -> JournalWriter | None:
@@ -183,23 +167,27 @@ class ShardLoader(Closing):
         source = self._source
         check_recorded(self.run, loaded)
         before = self.run.head() if loaded.piece is None else None
-        piece = self.run.open_piece(
-            cursor=loaded,
-            topology=self.topology,
-            reason=reason or ("start" if fresh else "restart"),
-            mode=source.mode,
-            revision=source.revision.number,
-            revision_digest=source.revision.digest if source.revision.number else None,
-            launch=launch,
-            record=source.record,
-            terms=source.terms(),
-            fork=fork,
-        )
-        if before is not None and before.piece != piece.piece:
-            warn_if_started_over(self.run, before)
-        self.piece = piece.piece
-        self._source = source.for_piece(piece.piece)
-        return self.run.journal_writer(piece, self.topology.dp_rank, self.topology.replica)
+        try:
+            piece = self.run.open_piece(
+                cursor=loaded,
+                topology=self.topology,
+                reason=reason or ("start" if fresh else "restart"),
+                mode=source.mode,
+                revision=source.revision.number,
+                revision_digest=source.revision.digest if source.revision.number else None,
+                launch=launch,
+                record=source.record,
+                terms=source.terms(),
+                fork=fork,
+            )
+            if before is not None and before.piece != piece.piece:
+                warn_if_started_over(self.run, before)
+            self.piece = piece.piece
+            self._source = source.for_piece(piece.piece)
+            return self.run.journal_writer(piece, self.topology.dp_rank, self.topology.replica)
+        except BaseException:  # an interrupt too must leave the run to the next start
+            self.run.close()
+            raise
 
     @property
     def source(self) -> StepSource:
@@ -253,8 +241,9 @@ class ShardLoader(Closing):
             except StopIteration:
                 self.ended()
                 raise
-            self._micro_batches = self.deliver(step, time.perf_counter() - began)
-            batch = next(self._micro_batches)
+            micro_batches = self.deliver(step, time.perf_counter() - began)
+            self._micro_batches = micro_batches  # a signal handler that closes takes them away
+            batch = next(micro_batches)
         return batch
 
     def deliver(self, step: PreparedStep, waited: float = 0.0) -> Iterator[Batch]:
@@ -382,9 +371,15 @@ class ShardLoader(Closing):
 
     def close(self) -> None:
         """Stop reading, make the journal durable and free the run; twice is harmless."""
-        self._reader.close()
-        self._micro_batches = iter(())
-        self._recorder.close()
+        if self._closed_by == threading.get_ident():
+            return  # a signal handler asks for it in the middle of it
+        self._closed_by = threading.get_ident()
+        try:
+            self._reader.close()
+            self._micro_batches = iter(())
+            self._recorder.close()
+        finally:
+            self._closed_by = None
 
     def _spoil(self, why: ShardwardError) -> None:
         self._failure = why

@@ -17,6 +17,7 @@ from .plan import Plan
 from .revision import Revision
 from .revision_store import load_revision
 from .run import Run
+from .steps import StepSource
 from .walk import EpochEnd, Place, Walker
 
 WINDOWS_IN_MEMORY = 2
@@ -93,6 +94,26 @@ def left_over(walker: Walker, cursor: Cursor) -> int:
             "checkpoint"
         )
     return walker.count(cursor.epoch, cursor.position)
+
+
+def check_source(source: StepSource, loaded: Cursor, **named: str | None) -> None:
+    """Refuse options and sizes that do not go together, before anything is opened.
+
+    Raises:
+        UsageError, TopologyError, MismatchError: naming what does not fit, and the remedy.
+    """
+    check_options(
+        threads=source.threads,
+        epochs=source.epochs,
+        mode=source.mode,
+        end=source.end,
+        record=source.record,
+        **named,
+    )
+    for size in source.schedule.sizes():
+        source.topology.check(size, source.micros)
+    check_window_bytes(source.layout, source.manifest, source.window_bytes)
+    check_place(loaded, source.walker().order(loaded.epoch), source.epochs)
 
 
 def check_options(*, threads: int, epochs: int | None, **named: str | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from helpers_loader import arrow_corpus
 
 from shardward.loader import Manifest, Plan, Run, ShardLoader
-from shardward.loader.dropped import close_when_dropped
+from shardward.loader.dropped import close_when_dropped, wait_for_dropped
 from shardward.loader.errors import Busy
 
 Make = Callable[..., ShardLoader]
@@ -37,12 +38,14 @@ def make(tmp_path: Path) -> Make:
 def test_a_dropped_loader_frees_its_run_and_ends_its_threads(
     make: Make, threads: int, steps: int
 ) -> None:
+    make().close()
     before = set(threading.enumerate())
     loader = make(threads=threads)
     for _ in range(steps):
         next(loader)
     assert set(threading.enumerate()) > before
     del loader
+    wait_for_dropped()
 
     assert set(threading.enumerate()) <= before
     with make() as again:
@@ -69,21 +72,31 @@ def test_a_loader_that_still_has_a_name_is_told_of(make: Make) -> None:
     make().close()
 
 
-def test_a_loader_may_be_collected_by_a_thread_of_its_own(make: Make) -> None:
-    before = set(threading.enumerate())
-    loader = make(threads=2)
-    next(loader)
-    own = next(one for one in threading.enumerate() if one.name == "shardward-prefetch")
-    vars(loader)["itself"] = loader
-    del loader
-    collector = threading.Thread(target=gc.collect, name=own.name)
-    collector.start()
-    collector.join()
-    for thread in set(threading.enumerate()) - before:
-        thread.join(10.0)
+def test_what_is_dropped_under_a_lock_waits_for_no_thread_that_wants_it() -> None:
+    lock = logging.StreamHandler().lock
+    assert lock is not None
+    ended: list[bool] = []
 
-    assert set(threading.enumerate()) <= before
-    make().close()
+    def close() -> None:
+        worker = threading.Thread(target=lambda: lock.acquire() and lock.release())
+        worker.start()
+        worker.join(5.0)
+        ended.append(not worker.is_alive())
+        worker.join()
+
+    owner = Owner()
+    close_when_dropped(owner, close)
+    vars(owner)["itself"] = owner
+    with lock:
+        del owner
+        gc.collect()
+    wait_for_dropped()
+
+    assert ended == [True]
+
+
+class Owner:
+    """Something to drop."""
 
 
 class Part:
@@ -110,6 +123,7 @@ def test_a_forked_child_closes_nothing_of_its_parent() -> None:
     os.waitpid(child, 0)
     os.write(theirs, b"parent ")
     del owner
+    wait_for_dropped()
 
     assert os.read(ours, 99) == b"parent closed"
     os.close(ours)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import itertools
 import os
 import re
 import signal
+import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 from helpers_loader import arrow_corpus
 
 from shardward.loader import Manifest, Plan, Run, ShardLoader
+from shardward.loader.dropped import wait_for_dropped
 from shardward.loader.errors import ShardwardError, UsageError
 from shardward.loader.journal import read_journal
 from shardward.loader.journal_frame import Kind
@@ -276,3 +281,85 @@ def test_the_workers_death_is_no_end(home: Home, workers: int) -> None:
     assert re.search("last epoch has not ended|is next", str(errors[-1]))
     loader.close()
     assert Kind.EVENT not in {kind for kind, _ in home.kinds()}
+
+
+class At:
+    """Acts once, at the n-th line that is run in the loader's files of the given names."""
+
+    def __init__(self, number: int, act: Callable[[], object], *files: str) -> None:
+        self.left, self._act, self._files = number, act, files
+
+    def __enter__(self) -> At:
+        sys.settrace(self._call)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _call(self, frame: FrameType, _event: str, _arg: object) -> Any:
+        path = Path(frame.f_code.co_filename)
+        return self._line if path.parent.name == "loader" and path.name in self._files else None
+
+    def _line(self, _frame: FrameType, event: str, _arg: object) -> Any:
+        self.left -= event == "line"
+        if self.left == 0:
+            sys.settrace(None)
+            self._act()
+        return self._line
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def own_threads() -> set[str]:
+    return {one.name for one in threading.enumerate()} & {"journal-sync", "shardward-prefetch"}
+
+
+def open_files(below: Path) -> list[str]:
+    links = []
+    for handle in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # of the listing itself
+            links.append(str(handle.readlink()))
+    return [link for link in links if link.startswith(str(below))]
+
+
+def test_an_interrupted_start_leaves_no_file_no_thread_and_a_free_run(home: Home) -> None:
+    for number in itertools.count(1, 2):
+        with contextlib.suppress(KeyboardInterrupt):
+            with At(number, interrupt, "stream.py", "journal.py"):
+                loader = home.loader()
+            loader.close()
+            break
+        wait_for_dropped()
+        assert open_files(home.run.path) == [], number
+    assert number > 60
+    home.loader().close()
+    time.sleep(0.3)  # three times the interval at which a journal's thread looks around
+    assert own_threads() == set()
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        next,
+        lambda loader: loader.observe(1, loss=2.0),
+        lambda loader: loader.close(),
+    ],
+    ids=["next", "observe", "close"],
+)
+def test_a_signal_handler_may_close_at_any_line(
+    home: Home, act: Callable[[ShardLoader], Any]
+) -> None:
+    for number in itertools.count(1):
+        loader = home.loader(threads=0)
+        loader.observe(next(loader).step, loss=1.0)
+        at = At(number, loader.close, "stream.py", "journal.py", "recorder.py")
+        with contextlib.suppress(ShardwardError), at:
+            act(loader)
+        if at.left > 0:
+            break
+        loader.close()
+        assert home.kinds()[-1][0] in (Kind.TELEMETRY, Kind.COMPLETED, Kind.DELIVERED)
+        assert (home.run.path / "locks" / "trial-0-0.lock").read_bytes() == b""
+    loader.close()
