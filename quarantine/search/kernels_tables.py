@@ -59,10 +59,15 @@ def in_number(c: Number, before: Number) -> Number:
 
 
 @kernel
-def is_lone(data: UInt8s, start: Number, end: Number, i: Number, classes: UInt8s) -> Number:
-    """Return whether one letter and one digit, which ends before `i`, are all of a word."""
+def is_lone(
+    data: UInt8s, start: Number, end: Number, i: Number, classes: UInt8s, word: Number
+) -> Number:
+    """Return whether one letter and one digit, which ends before `i`, are all of a word.
+
+    `word` is 1 where no digit of it came before.
+    """
     longer_before = i >= start + U64(3) and classes[data[i - U64(3)]] == 1
-    return not (longer_before or (i < end and classes[data[i]] in (1, 2)))
+    return word == U64(1) and not (longer_before or (i < end and classes[data[i]] in (1, 2)))
 
 
 @kernel
@@ -145,9 +150,7 @@ def read_line(
             letters_key, run = U64(0), 0
         if kind == 2:
             # x1 and A4 are names; 1, 0x1F, FE0F and U0041 are numbers.
-            hexadecimal = hexadecimal and (
-                word == U64(2) or not is_lone(data, start, end, i, classes)
-            )
+            hexadecimal = hexadecimal and not is_lone(data, start, end, i, classes, word)
             marks |= HEXADECIMAL if hexadecimal else 0
             number = word == U64(0) or hexadecimal
             numbers, led = numbers or number, LED_BY_NUMBER if led == 0 and number else led
