@@ -21,6 +21,8 @@ ODD = U64(0x9E3779B97F4A7C15)
 STEP = U64(0xD6E8FEB86659FD93)
 ONCE, LOW = U64(1 << 32), U64((1 << 32) - 1)
 BUCKET_SHIFT = U64(40)
+MOST_BUCKETS = 1 << 18
+"""As many as a core's own cache holds; that more keys share one costs time alone."""
 TOP_LIMITS = (0.2, 0.18, 0.16)
 DUPLICATE_LIMITS = (0.15, 0.14, 0.13, 0.12, 0.11, 0.10)
 
@@ -129,7 +131,7 @@ def count_in_buckets(keys: UInt64s, count: Number, buckets: UInt32s, seen: UInt3
     Keys are told apart by some bits of their hash alone, so no branch can be mispredicted.
     """
     size = U64(16)
-    while size < U64(4 * count) and size < U64(buckets.size):
+    while size < min(U64(4 * count), U64(MOST_BUCKETS)):
         size *= U64(2)
     buckets[:size] = U32(0)
     mask = size - U64(1)
@@ -191,7 +193,7 @@ def top_ngram(
     """Return the characters of the most frequent n-gram, and of the n-gram with most characters.
 
     The latter is right where it is above `heavy`. `most` is what `count_in_buckets` returned for
-    the keys. Ties go to the n-gram that came first.
+    the keys, or 0 where they were not counted. Ties go to the n-gram that came first.
     """
     ends, keys, table, slots, state, _, _, seen, picks, _ = comparing
     heaviest: Number = 0
@@ -332,7 +334,8 @@ def ngram_features(
     for n in range(2, min(count, 4) + 1):
         m = count - n + 1
         extend_keys(keys, words, m, n)
-        most = count_in_buckets(keys, m, buckets, seen)
+        # Where most n-grams are repeated, buckets spare nothing: all are picked.
+        most = count_in_buckets(keys, m, buckets, seen) if n == 2 or 2 * picked < m else U32(0)
         if n == 2:
             picked, row = pick_repeated(seen, m, repeated)
         top, heaviest = top_ngram(most, m, n, heavy, comparing)
