@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from datetime import date
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -27,6 +28,11 @@ PIPE_WIDTH = 120
 
 MOST_MESSAGE = 4000
 """Characters of one line of a message."""
+
+PIECES = 4096
+"""Pieces of JSON, names and values for the most part, that are printed at once."""
+
+ENCODER = json.JSONEncoder(indent=2, allow_nan=False)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -50,16 +56,22 @@ def console(*, stderr: bool = False) -> Console:
 def emit(
     as_json: bool, payload: Mapping[str, Any], render: Callable[[Console], None] | None = None
 ) -> None:
-    """Print `payload` as one JSON object, or call `render` with the console of stdout."""
+    """Print `payload` as one JSON object, or call `render` with the console of stdout.
+
+    An iterator in it becomes a list, whose values are printed as they come.
+    """
     if as_json or render is None:
-        click.echo(json_text({"schema_version": SCHEMA_VERSION, **payload}))
+        pieces = ENCODER.iterencode(_plain({"schema_version": SCHEMA_VERSION, **payload}))
+        while some := "".join(islice(pieces, PIECES)):
+            click.echo(some, nl=False)
+        click.echo()
     else:
         render(console())
 
 
 def json_text(value: object) -> str:
     """Return `value` as indented ASCII JSON; numbers that are not finite become null."""
-    return json.dumps(_plain(value), indent=2, allow_nan=False)
+    return ENCODER.encode(_plain(value))
 
 
 def _plain(value: Any) -> Any:
@@ -78,11 +90,24 @@ def _plain(value: Any) -> Any:
 
 
 def _plain_object(value: Any) -> Any:
+    if isinstance(value, Iterator):
+        return _Passing(map(_plain, value))
     if hasattr(value, "tolist"):  # numpy scalars and arrays
         return _plain(value.tolist())
     if isinstance(value, Sequence | set | frozenset):
         return [_plain(item) for item in value]
     return value.isoformat() if isinstance(value, date) else str(value)
+
+
+class _Passing(list[Any]):
+    """A list for the encoder, which asks once whether it is empty and then once for its values."""
+
+    def __init__(self, values: Iterator[Any]) -> None:
+        super().__init__(islice(values, 1))
+        self._values = chain(self[:], values)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._values
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:

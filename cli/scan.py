@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from heapq import nsmallest
+from itertools import groupby
 from pathlib import Path
 
 import click
@@ -16,7 +18,7 @@ from ..quarantine.respond.operations import branch_of_spike
 from ..quarantine.respond.suspects import find_suspects
 from ..quarantine.search.corpus_scan import examine_documents, run_scan
 from ..quarantine.search.duplicates import Duplicates
-from ..quarantine.search.findings import Suspect
+from ..quarantine.search.findings import Finding, Suspect
 from ..quarantine.search.incident_window import incident_window
 from ..quarantine.search.opinions import panel
 from ..quarantine.search.triage import triage
@@ -172,8 +174,8 @@ def _scan(
     payload = {
         "manifest": manifest.fingerprint,
         "documents": len(docs) if docs is not None else manifest.documents_count,
-        "flagged": len({finding.doc for finding in findings if finding.verdict}),
-        "findings": [finding.to_json() for finding in findings],
+        "flagged": _flagged(findings),
+        "findings": (finding.to_json() for finding in findings),
         "problems": problems,
         "failures": report.failures,
     }
@@ -181,7 +183,7 @@ def _scan(
         payload["duplicates"] = report.duplicates.to_json()
 
     def render(console: Console) -> None:
-        ranked = sorted(findings, key=lambda f: (not f.verdict, -f.score, f.doc))[:limit]
+        ranked = nsmallest(limit, findings, key=lambda f: (not f.verdict, -f.score, f.doc))
         rows = [
             (f.doc, "yes" if f.verdict else "no", f.score, f.detector, f.reason) for f in ranked
         ]
@@ -192,6 +194,12 @@ def _scan(
 
     emit(as_json, payload, render)
     report.require_whole()
+
+
+def _flagged(findings: Iterable[Finding]) -> int:
+    """Return how many documents are flagged; findings of one document follow each other."""
+    by_document = groupby(findings, key=lambda finding: finding.doc)
+    return sum(any(finding.verdict for finding in group) for _, group in by_document)
 
 
 def _show_copies(console: Console, found: Duplicates, limit: int) -> None:

@@ -128,7 +128,7 @@ def test_a_source_of_tables_is_not_a_source_of_junk(tmp_path: Path) -> None:
     manifest = sources_corpus(
         tmp_path, [*((t, "statistics") for t in tables), *((GOOD, "books"),) * 59, (TABLE, "books")]
     )
-    findings = scan_corpus(manifest).findings
+    findings = list(scan_corpus(manifest).findings)
     decisive = {finding.doc for finding in findings if finding.verdict}
 
     assert decisive == {119}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,11 +16,12 @@ from .duplicates import CopyFinder, Duplicates, Records, copy_records
 from .engine import executor
 from .features import measure
 from .findings import Finding
+from .kept_findings import KeptFindings
 from .opinions import Failure, Panel, merged
 from .rows import content_hashes
 from .texts import block_chunk, documents_chunk
 from .token_repeats import periods_of, token_findings
-from .usage import Usage, judge, usage_of
+from .usage import Usage, usage_of
 
 if TYPE_CHECKING:
     from ...loader.manifest import Manifest
@@ -48,7 +49,7 @@ class ScanPart:
 class ScanReport:
     """All findings in document order, the exact copies, and what went wrong with which detector."""
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: Collection[Finding] = ()
     duplicates: Duplicates | None = None
     problems: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -78,7 +79,7 @@ def scan_corpus(
     """
     report = run_scan(manifest, workers=workers, advance=advance, panel=panel)
     report.require_whole()
-    return report
+    return replace(report, findings=list(report.findings))
 
 
 def run_scan(
@@ -88,8 +89,11 @@ def run_scan(
     advance: Callable[[int], object] | None = None,
     panel: Panel | None = None,
 ) -> ScanReport:
-    """Return the findings over what could be read, and what could not; see `scan_corpus`."""
-    report, usage = ScanReport(), Usage()
+    """Return the findings over what could be read, and what could not; see `scan_corpus`.
+
+    The findings are held packed, and each is made when it is asked for.
+    """
+    report, usage, kept = ScanReport(), Usage(), KeptFindings()
     failures: set[str] = set()
     if panel is not None and workers:
         panel = panel.portable()
@@ -97,14 +101,12 @@ def run_scan(
     elif panel is not None:
         panel = replace(panel)  # which was slow in another scan is asked again
     failed: list[Failure] = []
-    sources: dict[int, str] = {}
     tasks = block_tasks(manifest)
     pool = executor(workers, partial(_named, manifest), parts=_single_blocks, lost=failures.add)
     with CopyFinder(manifest) as copies:
         for part in pool.map_unordered(detect_blocks, tasks, (manifest, panel)):
-            report.findings.extend(part.findings)
+            kept.add(part.findings, part.sources)
             failed.extend(part.failed)
-            sources.update(part.sources)
             usage.add(part.usage)
             failures.update(part.failures)
             for records in part.contents:
@@ -112,8 +114,8 @@ def run_scan(
             if advance is not None:
                 advance(part.documents)
         report.duplicates = copies.found()
-    report.findings = judge(report.findings, sources, usage.lines())
-    report.findings.sort(key=lambda finding: finding.doc)
+    kept.judge_by(usage.lines())
+    report.findings = kept
     report.problems.extend(str(failure) for failure in merged(failed))
     report.failures = sorted(failures)
     return report
@@ -125,7 +127,7 @@ def scan_documents(manifest: Manifest, docs: Sequence[int] | NDArray[np.int64]) 
     Raises:
         NotFound: a document is outside the corpus.
     """
-    return examine_documents(manifest, docs).findings
+    return list(examine_documents(manifest, docs).findings)
 
 
 def examine_documents(
@@ -138,15 +140,15 @@ def examine_documents(
     """
     ordinals = np.asarray(docs, dtype=np.int64)
     chunk, sources = documents_chunk(manifest, ordinals)
-    report = ScanReport(findings=periods_of(manifest, ordinals))
+    report, findings = ScanReport(), periods_of(manifest, ordinals)
     if manifest.has_text:
-        report.findings.extend(detect_chunk(chunk, measure(chunk), ordinals))
+        findings.extend(detect_chunk(chunk, measure(chunk), ordinals))
         if panel is not None:
             found, failed = panel_findings(chunk, ordinals, sources, replace(panel))
-            report.findings.extend(found)
+            findings.extend(found)
             report.problems = [str(failure) for failure in merged(failed)]
     place = {doc: i for i, doc in enumerate(ordinals.tolist())}
-    report.findings.sort(key=lambda finding: place[finding.doc])
+    report.findings = sorted(findings, key=lambda finding: place[finding.doc])
     return report
 
 

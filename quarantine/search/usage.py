@@ -8,7 +8,7 @@ above the rule's ceiling: a source that is wholly degenerate stays flagged.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -77,7 +77,9 @@ def usage_of(features: Features, sources: Sequence[str]) -> Usage:
 
 
 def judge(
-    findings: Iterable[Finding], source_of: dict[int, str], lines: dict[tuple[str, str], float]
+    findings: Iterable[Finding],
+    source_of: Mapping[int, str],
+    lines: Mapping[tuple[str, str], float],
 ) -> list[Finding]:
     """Return the findings, no longer decisive where they stay below their source's raised line."""
     judged = []
