@@ -14,11 +14,13 @@ from ..quarantine.ledger import Ledger
 from ..quarantine.respond.acquittal import Acquittal
 from ..quarantine.respond.operations import branch_of_spike
 from ..quarantine.respond.suspects import acquit_relatives
+from ..quarantine.search.detectors import MOST_READ
 from ..quarantine.search.hits import KINDS, Hit, RecallBin, recall_at, recall_bins
 from ..quarantine.search.incident_window import culprits
 from ..quarantine.search.passages import Passage, shared_passages
 from ..quarantine.search.query import NEAR, Query, build_query
 from ..quarantine.search.similar import run_query
+from ..quarantine.search.texts import documents_chunk
 from ..quarantine.search.warm import warm
 from ..quarantine.search.worker import start_quietly
 from .documents import DocumentList, load_manifest
@@ -83,6 +85,11 @@ def similar(
       shardward similar --incident INC-0001 --run runs/7b --passages
     """
     loaded, wanted = _question(manifest, docs, incident, run)
+    if passages and not loaded.has_text:
+        raise UsageError(
+            "--passages shows text, and the tokenizer of these ids is not known; leave it out, or "
+            "index the corpus with its tokenizer"
+        )
     warm(say)
     query = build_query(loaded, wanted, threshold=threshold, kinds=kinds or KINDS)
     say(_chances(query))
@@ -152,8 +159,8 @@ def _chances(query: Query) -> str:
 def _passages(manifest: Manifest, hits: list[Hit]) -> dict[int, list[dict[str, object]]]:
     near = [hit for hit in hits if hit.kind == "near"]
     wanted = sorted({doc for hit in near for doc in (hit.doc, hit.query_doc)})
-    table_ = manifest.documents(wanted, columns=("text",))
-    texts = dict(zip(wanted, table_["text"].to_pylist(), strict=True))
+    chunk, _ = documents_chunk(manifest, wanted)
+    texts = {doc: chunk.text(row, MOST_READ) for row, doc in enumerate(wanted)}
     return {
         hit.doc: [
             _passage(texts[hit.doc], passage)

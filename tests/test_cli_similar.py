@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from helpers_search import corpus, edited, prose
+from helpers_tokens import token_corpus
 from jsonschema import Draft202012Validator
 
+from shardward.cli import similar as similar_module
 from shardward.cli.similar import similar
 from shardward.loader.errors import UsageError
 from shardward.quarantine.search import similar as searching
@@ -93,3 +95,25 @@ def test_the_passages_are_those_of_the_hits_shown(tmp_path: Path) -> None:
 def test_documents_or_an_incident_are_needed(manifest: Path) -> None:
     with pytest.raises(UsageError, match="--docs, or an incident"):
         run("--manifest", manifest)
+
+
+def test_passages_of_ids_that_nothing_decodes_are_refused_before_the_search(
+    tmp_path: Path,
+) -> None:
+    ids = [[RNG.randrange(256) for _ in range(60)] for _ in range(4)]
+    path = token_corpus(tmp_path, ids, "ids:258:256:257").path
+    with pytest.raises(UsageError, match="--passages shows text, and the tokenizer"):
+        run("--manifest", path, "--docs", "0", "--passages")
+
+    assert "relatives" in run("--manifest", path, "--docs", "0")
+
+
+def test_passages_are_looked_for_in_the_head_of_a_giant_text(
+    manifest: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(similar_module, "MOST_READ", 300)
+    payload = json.loads(run("--manifest", manifest, "--docs", "20", "--passages", "--json"))
+    (near,) = [hit for hit in payload["hits"] if hit["kind"] == "near"]
+
+    assert near["passages"]
+    assert all(passage["there"][1] <= 300 for passage in near["passages"])
