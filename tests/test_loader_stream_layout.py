@@ -157,6 +157,7 @@ def test_the_prefetcher_stays_within_its_bytes() -> None:
             yield number
 
     ahead = Prefetcher(items(), lambda item: 10, 40)
+    ahead.start()
     time.sleep(0.2)
 
     assert len(made) <= 6
@@ -176,6 +177,7 @@ def test_neither_side_of_the_prefetcher_sleeps_for_ever(limit: int) -> None:
     sys.setswitchinterval(1e-5)
     try:
         ahead = Prefetcher(iter(range(3000)), lambda item: 1 + item % 3, limit)
+        ahead.start()
         for expected in range(3000):
             assert ahead.get(20.0, lambda: pytest.fail("no one woke the other")) == expected
             ahead.refill()
@@ -190,6 +192,7 @@ def test_an_error_arrives_after_what_came_before_it() -> None:
         raise OSError("the disk is gone")
 
     ahead = Prefetcher(items(), lambda item: 1, 10)
+    ahead.start()
 
     assert ahead.get(1.0, lambda: None) == 1
     with pytest.raises(OSError, match="the disk is gone"):
@@ -275,6 +278,7 @@ def test_what_was_handed_out_is_dropped_by_the_thread_that_makes_more() -> None:
             dropped.append(threading.current_thread().name)
 
     ahead = Prefetcher((Item() for _ in range(100)), lambda item: 10, 100)
+    ahead.start()
     for _ in range(100):
         ahead.get(5.0, lambda: None)
         ahead.refill()
