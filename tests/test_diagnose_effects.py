@@ -119,6 +119,14 @@ def test_a_resume_that_restored_all_it_should_is_not_blamed() -> None:
     assert scores(resumed())["resume_fault"] < 0.1
 
 
+def test_a_loader_that_begins_anew_has_not_been_restored() -> None:
+    """Its sources come in order: what it goes back to was there before, long ago."""
+    share = np.where(np.arange(POINTS) < LEFT - 40, 0.9, 0.1)
+    share[LEFT - 1 :] = 0.9
+
+    assert attribute(resumed(share__web=share))[0].name == "resume_fault"
+
+
 @pytest.mark.parametrize(
     "part", ["lr", "share__web", "residual__0", "update_ratio__blocks.0", "output_lse"]
 )

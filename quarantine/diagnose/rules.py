@@ -124,9 +124,9 @@ def of_kind(evidence: Evidence, prefix: str) -> list[Series]:
     return [each for name, each in evidence.series.items() if name.split("/")[0] == prefix]
 
 
-def stood(series: Series, onset: int, last: int) -> bool:
-    """Whether the values of the steps up to `last` are like those before them."""
-    earlier = series.between(0, onset - RECENT - 1)[-64:]
+def stood(series: Series, onset: int, last: int, points: int = 64) -> bool:
+    """Whether the values of the steps up to `last` are like the `points` before them."""
+    earlier = series.between(0, onset - RECENT - 1)[-points:]
     late = series.between(onset - RECENT, last)
     if len(earlier) < 8 or not len(late):
         return True

@@ -32,6 +32,7 @@ STILL_NORM = 1.3
 NORM_JUMP = 2.0
 STILL_HELDOUT = 0.04
 SAME_RATIO = 0.06
+JUST_BEFORE = 32
 # The signals that show whether each part was restored.
 _SCHEDULE, _LOADER, _OPTIMIZER = ("lr",), ("share",), ("update_ratio",)
 _WEIGHTS = ("activation", "residual", "attention_logit", "output_lse")
@@ -84,7 +85,8 @@ def _restored(evidence: Evidence, resumed: int) -> bool:
         found = [each for prefix in prefixes for each in of_kind(evidence, prefix)]
         if not any(len(each.between(resumed, last)) for each in found):
             return False
-        if not all(stood(each, resumed, last) for each in found):
+        # What a loader or schedule begins anew has been there before, if long ago.
+        if not all(stood(each, resumed, last, points=JUST_BEFORE) for each in found):
             return False
     return True
 
