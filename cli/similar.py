@@ -85,11 +85,8 @@ def similar(
       shardward similar --incident INC-0001 --run runs/7b --passages
     """
     loaded, wanted = _question(manifest, docs, incident, run)
-    if passages and not loaded.has_text:
-        raise UsageError(
-            "--passages shows text, and the tokenizer of these ids is not known; leave it out, or "
-            "index the corpus with its tokenizer"
-        )
+    if passages:
+        _require_text(loaded)
     warm(say)
     query = build_query(loaded, wanted, threshold=threshold, kinds=kinds or KINDS)
     say(_chances(query))
@@ -121,6 +118,14 @@ def similar(
         say(f"document {each.doc} {each.reason}")
     emit(as_json, payload, lambda console: _show(console, ranked, bins, shown, limit))
     found.require_whole()
+
+
+def _require_text(manifest: Manifest) -> None:
+    if not manifest.has_text:
+        raise UsageError(
+            "--passages shows text, and the tokenizer of these ids is not known; leave it out, or "
+            "index the corpus with its tokenizer"
+        )
 
 
 def _question(
