@@ -193,7 +193,7 @@ def top_ngram(
     """Return the characters of the most frequent n-gram, and of the n-gram with most characters.
 
     The latter is right where it is above `heavy`. `most` is what `count_in_buckets` returned for
-    the keys, or 0 where they were not counted. Ties go to the n-gram that came first.
+    the keys. Ties go to the n-gram that came first.
     """
     ends, keys, table, slots, state, _, _, seen, picks, _ = comparing
     heaviest: Number = 0
@@ -334,8 +334,7 @@ def ngram_features(
     for n in range(2, min(count, 4) + 1):
         m = count - n + 1
         extend_keys(keys, words, m, n)
-        # Where most n-grams are repeated, buckets spare nothing: all are picked.
-        most = count_in_buckets(keys, m, buckets, seen) if n == 2 or 2 * picked < m else U32(0)
+        most = count_in_buckets(keys, m, buckets, seen)
         if n == 2:
             picked, row = pick_repeated(seen, m, repeated)
         top, heaviest = top_ngram(most, m, n, heavy, comparing)
