@@ -64,6 +64,11 @@ def ramp(random: np.random.Generator, points: int) -> Array:
     return random.normal(0, 1, points) + 17 * (np.arange(points) % 1000 / 1000)
 
 
+def swing(random: np.random.Generator, points: int) -> Array:
+    """Return normal noise over a level that swings slowly, by 3 % of the last loss."""
+    return random.normal(0, 1, points) + 2.5 * np.sin(np.arange(points) * 2 * np.pi / 1000)
+
+
 FAMILIES: dict[str, Noise] = {
     "normal": lambda random, points: random.normal(0, 1, points),
     "laplace": lambda random, points: random.laplace(0, 1, points),
@@ -75,6 +80,7 @@ FAMILIES: dict[str, Noise] = {
     "outliers 1 %": outliers(0.01),
     "outliers 5 %": outliers(0.05),
     "outliers in pairs": pairs,
+    "slow swing": swing,
     "square of sources": square,
     "ramp of sources": ramp,
 }
