@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from ...loader.errors import CorpusError
 from .engine import executor
 from .rows import IndexRows, index_chunk, join_rows
@@ -49,6 +51,7 @@ def build_signatures(
     Raises:
         CorpusError: shards could not be read, all of them named; the others were indexed.
     """
+    pa.default_memory_pool().release_unused()  # what indexing giant documents just before took
     results = []
     failures: list[str] = []
     shards = range(len(manifest.shards))
