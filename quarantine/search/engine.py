@@ -14,7 +14,7 @@ from itertools import chain, islice
 from typing import Any, Protocol, TypeVar
 
 from ...loader.errors import CorpusError, UsageError
-from .worker import Worker, WorkerDied, portable, speaking, undisturbed
+from .worker import Worker, WorkerDied, opened, portable, speaking, undisturbed
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -145,18 +145,18 @@ class _Round:
     def _heard(self, worker: Worker) -> list[Any]:
         """Return what a worker has found, with the next item on its way to it."""
         try:
-            found = worker.hear()
+            answer = worker.hear()
         except WorkerDied as death:
             self._bury(worker, str(death))
             return []
         self._started = True
-        if found:
+        if answer:
             self._deaths = 0
             for item in islice(self._waiting, 1):
                 worker.give(item)
             if not worker.busy:
                 worker.let_go()
-        return found
+        return [opened(answer)] if answer else []
 
     def _bury(self, worker: Worker, how: str) -> None:
         self._crew.remove(worker)

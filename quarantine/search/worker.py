@@ -56,12 +56,11 @@ class Worker:
         if self.up:
             self._send(self._sent)
 
-    def hear(self) -> list[Any]:
-        """Return the result, or nothing where the process said that it is up.
+    def hear(self) -> bytes:
+        """Return the answer, for `opened`, or nothing where the process said that it is up.
 
         Raises:
             WorkerDied: it is gone.
-            Exception: what the scan raised.
         """
         try:
             said = self._pipe.recv_bytes() if self._pipe.poll() else b""
@@ -74,12 +73,9 @@ class Worker:
             self.up = True
             self._send(self._load)
             self._send(self._sent)
-            return []
+            return b""
         self.busy = False
-        result, error = pickle.loads(said)  # noqa: S301 (made by the worker)
-        if error is not None:
-            raise error
-        return [result]
+        return said
 
     def end(self, *, now: bool = False) -> None:
         """Close the pipe and wait for the process, which is killed where it does not end."""
@@ -109,6 +105,14 @@ def speaking(workers: Sequence[Worker]) -> list[Worker]:
     """Wait until one of the workers said something or died, and return all that did."""
     ready = connection.wait([sign for worker in workers for sign in worker.signs])
     return [worker for worker in workers if any(sign in ready for sign in worker.signs)]
+
+
+def opened(answer: bytes) -> Any:
+    """Return the result in an answer, or raise what the scan raised."""
+    result, error = pickle.loads(answer)  # noqa: S301 (made by the worker)
+    if error is not None:
+        raise error
+    return result
 
 
 def portable(value: object, what: str) -> bytes:
