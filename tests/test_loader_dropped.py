@@ -77,8 +77,12 @@ def test_what_is_dropped_under_a_lock_waits_for_no_thread_that_wants_it() -> Non
     assert lock is not None
     ended: list[bool] = []
 
+    def want() -> None:
+        with lock:
+            pass
+
     def close() -> None:
-        worker = threading.Thread(target=lambda: lock.acquire() and lock.release())
+        worker = threading.Thread(target=want)
         worker.start()
         worker.join(5.0)
         ended.append(not worker.is_alive())
