@@ -1,4 +1,4 @@
-"""The findings of a whole corpus, held small: fifty bytes each, where an object takes 700.
+"""The findings of a whole corpus, held small: some forty bytes each, where an object takes 700.
 
 They can be judged only when all of them are there, since a source's lines depend on all of its
 documents. So the findings of each part are packed as they come, and judged as they are read.
