@@ -51,7 +51,7 @@ class Asked:
 
     def opened(self, seconds: float | None = None) -> AbstractContextManager[Ledger]:
         """Open the run's ledger; see `opened`."""
-        return opened(self.run, self.manifest, seconds)
+        return opened(self.run, self.manifest, seconds, view=self.view)
 
     def corpus(self) -> Manifest | None:
         """Return the run's manifest; see `corpus_of`."""
@@ -124,25 +124,40 @@ def view_json(view: View) -> dict[str, Any]:
 
 
 @contextmanager
-def opened(run: Run, manifest: Path | None, seconds: float | None = None) -> Iterator[Ledger]:
-    """Open the run's ledger, showing on stderr what is read, was repaired, and is missing."""
+def opened(
+    run: Run,
+    manifest: Path | None = None,
+    seconds: float | None = None,
+    *,
+    view: View = ALL,
+) -> Iterator[Ledger]:
+    """Open the run's ledger, showing on stderr what is read, was repaired, and is missing.
+
+    That is what is missing in `view`, the history that will be asked about.
+    """
     unread = sum(path.stat().st_size for path in run.journals())
     if seconds is None and unread > 64 << 20:
         with (
             progress("reading journals (bytes)") as advance,
             Ledger.open(run, manifest=manifest, advance=advance) as ledger,
         ):
-            yield _announced(ledger)
+            yield _announced(ledger, view, whole=seconds is None)
     else:
         with Ledger.open(run, manifest=manifest, ingest_seconds=seconds) as ledger:
-            yield _announced(ledger)
+            yield _announced(ledger, view, whole=seconds is None)
 
 
-def _announced(ledger: Ledger) -> Ledger:
+def _announced(ledger: Ledger, view: View, *, whole: bool) -> Ledger:
     for notice in ledger.notices:
         say(notice)
     for words in ledger.lost_journals()[:3]:
         say(f"warning: {words}; answers may lack steps, see `shardward ledger check`")
+    lost = [loss.words() for loss in ledger.losses(view)]
+    if whole and not lost:
+        lost = [problem.message for problem in ledger.lost_steps(view)]
+    if lost:
+        more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+        say(f"warning: {lost[0]}{more}; see `shardward ledger check`")
     return ledger
 
 

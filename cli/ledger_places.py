@@ -18,6 +18,8 @@ from .ledger_options import (
 from .numbers import WHOLE
 from .output import say
 
+_UNLESS = ", as far as its damaged journals can be read"
+
 
 @click.command()
 @click.argument("docs", nargs=-1, required=True)
@@ -43,8 +45,9 @@ def doc(*, asked: Asked, docs: tuple[str, ...], by_id: bool, show: bool, limit: 
     check_documents(corpus, ordinals)
     with asked.opened() as book:
         rows = book.document_steps(ordinals, asked.view)
+        lost = book.losses(asked.view)
     if not rows.num_rows:
-        say("these documents fed no step of this history")
+        say(f"these documents fed no step of this history{_UNLESS if lost else ''}")
     rows, texts = named(corpus, rows, show=show, most=asked.printed_rows(limit))
     answer(
         asked.as_json,
@@ -80,8 +83,10 @@ def sample(*, asked: Asked, position: int, epoch: int, show: bool, limit: int) -
     """
     with asked.opened() as book:
         rows = book.sample(position, epoch, asked.view)
+        lost = book.losses(asked.view)
     if not rows.num_rows:
-        say(f"position {position} of epoch {epoch} was not delivered in this history")
+        unless = _UNLESS if lost else ""
+        say(f"position {position} of epoch {epoch} was not delivered in this history{unless}")
     texts: list[Excerpt | None] = []
     if rows.num_rows and not rows["doc"].null_count:
         rows, texts = named(asked.corpus(), rows, show=show, most=asked.printed_rows(limit))
@@ -109,7 +114,8 @@ def shard(*, asked: Asked, uri: str, limit: int) -> None:
     """
     with asked.opened() as book:
         rows = book.shard_steps(uri, asked.view)
-    _print_steps(asked, "shard", uri, rows, limit)
+        lost = book.losses(asked.view)
+    _print_steps(asked, "shard", uri, rows, limit, lost=bool(lost))
 
 
 @click.command()
@@ -125,12 +131,15 @@ def source(*, asked: Asked, name: str, limit: int) -> None:
     """
     with asked.opened() as book:
         rows = book.source_steps(name, asked.view)
-    _print_steps(asked, "source", name, rows, limit)
+        lost = book.losses(asked.view)
+    _print_steps(asked, "source", name, rows, limit, lost=bool(lost))
 
 
-def _print_steps(asked: Asked, command: str, name: str, rows: pa.Table, limit: int) -> None:
+def _print_steps(
+    asked: Asked, command: str, name: str, rows: pa.Table, limit: int, *, lost: bool
+) -> None:
     if not rows.num_rows:
-        say(f"{command} {name} fed no step of this history")
+        say(f"{command} {name} fed no step of this history{_UNLESS if lost else ''}")
     answer(
         asked.as_json,
         asked.question(command, **{command: name}),

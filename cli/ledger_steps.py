@@ -106,8 +106,11 @@ def steps(*, asked: Asked, span: tuple[str, ...], documents: bool, limit: int) -
         ask = book.window_documents if documents else book.steps
         rows = ask(first, last, asked.view)
         reached = book.last_step(asked.view)
+        lost = book.losses(asked.view)
     if not rows.num_rows:
-        say(f"no step of {first} to {last} is recorded in this history, its last is {reached}")
+        unless = "; whether its journals once had one is not known" if lost else ""
+        reach = f"its last is {reached}{unless}"
+        say(f"no step of {first} to {last} is recorded in this history, {reach}")
     if documents:
         rows, _ = named(asked.corpus(), rows, show=False)
     answer(

@@ -167,6 +167,21 @@ def frame_at(data: bytes, place: int, offset: int = 0) -> Frame | None:
     )
 
 
+def begins_record(data: bytes, size: int) -> bool:
+    """Return whether a journal's last `size` bytes are the beginning of one record.
+
+    So ends a journal that is being written, or whose writer was killed in a write.
+
+    Args:
+        data: the first of these bytes, those of a header or more.
+        size: how many there are.
+    """
+    if size < HEADER.size:
+        return MAGIC.startswith(data[: len(MAGIC)])
+    length: int = HEADER.unpack_from(data)[4]
+    return data.startswith(MAGIC) and length <= MAX_PAYLOAD and HEADER.size + length > size
+
+
 def _may_go_on(data: bytes, place: int) -> bool:
     """Whether the bytes at `place` look like a frame that `data` holds the beginning of."""
     if len(data) - place < HEADER.size:

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from .journal import iter_journal
-from .journal_frame import Frame, Kind, scan
+from .journal_frame import HEADER, Frame, Kind, begins_record, scan
 from .records import DeliveredRecord, delivered
 
 NEAR = 1 << 20
@@ -38,6 +38,43 @@ def find_step(path: Path, step: int, start: int = 0) -> DeliveredRecord | None:
             if path.name == journal_name(frame.piece, frame.rank, frame.replica):
                 return delivered(frame) if frame.step == step else None
     return None
+
+
+def hiding_place(path: Path, step: int) -> tuple[int, int] | None:
+    """Return the damaged bytes [first, end) of `path` that a record of `step` may have stood in.
+
+    None if it has no such bytes; asked of a step that `find_step` does not find.
+    """
+    if not path.exists():
+        return None
+    after = end = _near(path, step, 0)
+    latest: int | None = None
+    gaps: list[tuple[int, int]] = []
+    for part in iter_journal(path, end, chunk=NEAR):
+        gaps += part.gaps
+        end = part.end
+        for frame in part.frames:
+            if frame.kind != Kind.DELIVERED:
+                continue
+            if frame.step > step:
+                return next((gap for gap in gaps if after <= gap[0] < frame.offset), None)
+            after, latest = frame.end, frame.step
+    # Half a record is of one step, the next.
+    if (size := path.stat().st_size) > end and not (
+        latest is not None and step > latest + 1 and is_torn(path, end)
+    ):
+        gaps.append((end, size))
+    return next((gap for gap in gaps if gap[0] >= after), None)
+
+
+def is_torn(path: Path, offset: int) -> bool:
+    """Return whether what `path` holds from `offset` on is the beginning of one record."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        head = os.pread(handle, HEADER.size, offset)
+        return begins_record(head, os.fstat(handle).st_size - offset)
+    finally:
+        os.close(handle)
 
 
 def _near(path: Path, step: int, low: int) -> int:

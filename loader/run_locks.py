@@ -132,6 +132,11 @@ def live_holder(path: Path) -> Holder | None:
         os.close(handle)
 
 
+def is_written(run_path: Path) -> bool:
+    """Return whether a trainer or a trial records in the run now, as far as its locks can tell."""
+    return any(live_holder(slot) is not None for slot in (run_path / "locks").glob("*-*-*.lock"))
+
+
 def read_holder(path: Path) -> Holder | None:
     """Return what the file at `path` says of its last holder, or None if it says nothing."""
     try:

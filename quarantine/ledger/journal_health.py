@@ -32,7 +32,7 @@ def journal_problems(database: Database, run: Run, *, limit: int = 100) -> tuple
         *_shortages(database, run),
         *_beginnings(database, run),
         *_tails(database, run),
-        *_lost(database, run),
+        *lost_steps(database, run),
     ]
     # A crash of a node tears many tails; those notes must not push a problem out.
     return tuple(sorted(found, key=lambda problem: not problem.serious)[:limit])
@@ -98,8 +98,11 @@ def _tails(database: Database, run: Run) -> Iterator[Problem]:
             )
 
 
-def _lost(database: Database, run: Run) -> Iterator[Problem]:
-    """Journals that were read and are gone are left to `_shortages`."""
+def lost_steps(database: Database, run: Run) -> Iterator[Problem]:
+    """Yield what something else names and no journal holds; ingest first.
+
+    Journals that were read and are gone are left to `_shortages`.
+    """
     known = watermarks(database)
     claims = _claims(database, run)
     unheard = silent_pieces(run, known)

@@ -16,8 +16,9 @@ from .derive import Deriver
 from .documents import document_steps
 from .export import export
 from .history import diff, stats, timeline
-from .journal_health import journal_problems
+from .journal_health import journal_problems, lost_steps
 from .ledger_file import LedgerFile
+from .losses import Loss, losses
 from .masked import masked_in_runs
 from .names import excerpts, with_names
 from .places import shard_of, shard_steps, source_steps
@@ -62,7 +63,7 @@ class Ledger(LedgerFile):
 
         Raises:
             NotFound: the history does not reach the step, or nothing is recorded of it.
-            IntegrityError: two replicas of a rank recorded different data.
+            IntegrityError: two replicas of a rank recorded different data, or the record is lost.
         """
         return self.step(step, branch).rows
 
@@ -220,6 +221,24 @@ class Ledger(LedgerFile):
     def journal_problems(self) -> tuple[Problem, ...]:
         """Return what is wrong with the journal files of all pieces, as `check` does too."""
         return journal_problems(self.database, self.run)
+
+    @repairing
+    def losses(self, branch: int | View | None = None) -> tuple[Loss, ...]:
+        """Return which journals of a history are damaged, and the steps that are lost; see `Loss`.
+
+        Quick, for each question to tell; `check` looks closer. A live trainer's tail is no loss.
+        """
+        return losses(self.database, self.run, self.spans(branch))
+
+    @repairing
+    def lost_steps(self, branch: int | View | None = None) -> tuple[Problem, ...]:
+        """Return which steps of a history something names and no journal has; ingest all first."""
+        spans = self.spans(branch)
+        return tuple(
+            problem
+            for problem in lost_steps(self.database, self.run)
+            if any(span.piece == problem.piece and (problem.step or 0) in span for span in spans)
+        )
 
     def sql(self, query: str, *, most: int | None = None, seconds: float | None = None) -> pa.Table:
         """Return the rows of one SELECT over the tables and views of `schemas/ledger.sql`.

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ...loader.errors import NotFound
+from ...loader.errors import IntegrityError, NotFound, ShardwardError
+from ...loader.journal_lookup import hiding_place, is_torn
 from ...loader.pieces import Piece
 from ...loader.run import Run
+from ...loader.run_locks import is_written
 from .database import Database
 from .derive import Deriver
 from .steps import (
@@ -100,8 +102,17 @@ def step_answer(
     return StepAnswer(rows=rows, deliveries=(Delivery.of(item, found),))
 
 
-def not_recorded(run: Run, pieces: Sequence[int], step: int) -> NotFound:
-    """Return the error for a step that none of `pieces` recorded, naming the pieces that did."""
+def not_recorded(run: Run, pieces: Sequence[int], step: int) -> ShardwardError:
+    """Return the error for a step that none of `pieces` recorded, naming the pieces that did.
+
+    It is another one where a record of the step may have been lost.
+    """
+    lost = _lost(run, pieces, step)
+    if lost is not None:
+        return IntegrityError(
+            f"{lost}, so what step {step} was given is not known; restore the journal from a copy, "
+            "and see `shardward ledger check`"
+        )
     others = [
         item.piece
         for item in run.pieces()
@@ -115,6 +126,28 @@ def not_recorded(run: Run, pieces: Sequence[int], step: int) -> NotFound:
     return NotFound(f"step {step} has not been recorded in piece {names}; {remedy}")
 
 
+def _lost(run: Run, pieces: Sequence[int], step: int) -> str | None:
+    """Return in words why a record of `step` is thought to be lost, None if it is not."""
+    items = run.pieces()
+    for piece in pieces:
+        item = items[piece - 1]
+        for path in (
+            run.journal_path(piece, rank, replica)
+            for rank in range(item.dp_size)
+            for replica in range(item.replicas)
+        ):
+            place = hiding_place(path, step)
+            if place is not None and not (is_torn(path, place[0]) and is_written(run.path)):
+                return f"journal {path.name} is damaged at bytes {place[0]} to {place[1]}"
+        child = next((one for one in items if one.parent == piece and one.fork_step >= step), None)
+        if child is not None:
+            return (
+                f"no journal of piece {piece} has step {step}, though piece {child.piece} went on "
+                f"from step {child.fork_step}"
+            )
+    return None
+
+
 def step_from_journals(
     run: Run, view: View, step: int, deriver: Deriver | None = None
 ) -> StepAnswer:
@@ -122,6 +155,7 @@ def step_from_journals(
 
     Raises:
         NotFound: the history does not reach the step, or nothing is recorded of it.
+        IntegrityError: its record is lost.
     """
     pieces = owners(run, view, step)
     found: list[StepAnswer] = []
