@@ -8,7 +8,6 @@ import click
 from rich.console import Console
 
 from ..loader.run import Run
-from ..quarantine.ledger import Ledger
 from ..quarantine.respond.checkpoints import ledger_checkpoints
 from ..quarantine.respond.decisions import log_trouble
 from ..quarantine.respond.filing import write_report
@@ -29,6 +28,7 @@ from .incident_exits import EXITS
 from .incident_look import LOOK
 from .incident_options import find, show_commands
 from .incident_trial import trial
+from .ledger_options import opened as opened_ledger
 from .output import acts, emit, json_option, mutation_options, run_option, say, table
 from .telling import said_of, undelivered
 
@@ -144,7 +144,7 @@ def page(*, incident_id: str, run: Path, as_json: bool) -> None:
       shardward incident page INC-0001 --run runs/7b
     """
     opened, found = find(run, incident_id)
-    with Ledger.open(opened) as ledger:
+    with opened_ledger(opened) as ledger:
         shown = situation(
             found,
             opened,

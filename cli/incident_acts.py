@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from ..loader.errors import UsageError
-from ..quarantine.ledger import Ledger
 from ..quarantine.respond import response
 from ..quarantine.respond.decisions import DecisionLog
 from ..quarantine.respond.incident import Event
@@ -34,6 +33,7 @@ from .incident_options import (
     said,
     signals,
 )
+from .ledger_options import opened as opened_ledger
 from .numbers import COUNT, FACTOR, WHOLE
 from .output import manifest_option
 from .respond_options import corpus_of
@@ -67,7 +67,7 @@ def rewind(
     if done_already(asked, "rewind", same=same):
         return
     check_undecided(opened, incident)
-    with Ledger.open(opened) as ledger:
+    with opened_ledger(opened) as ledger:
         plan = choose_rewind(incident, opened, ledger, margin=margin, checkpoint=checkpoint)
     check_rewind(opened, incident, plan)
     act = asked.does
@@ -134,7 +134,7 @@ def skip(
 
 def _window_skip(asked: Asked, window: str) -> Decision:
     first, last = parse_steps(window)
-    with Ledger.open(asked.run) as ledger:
+    with opened_ledger(asked.run) as ledger:
         return window_skip(
             asked.incident, asked.run, ledger, first=first, last=last, actor=asked.actor
         )

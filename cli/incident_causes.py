@@ -13,12 +13,12 @@ from rich.console import Console
 from ..quarantine.diagnose.advice import Advice, advise
 from ..quarantine.diagnose.attribution import attribute
 from ..quarantine.diagnose.evidence import HardwareSign
-from ..quarantine.ledger import Ledger
 from ..quarantine.respond.filing import attach_testimony
 from ..quarantine.respond.gather import gathered, twin_in, with_testimony
 from ..quarantine.respond.safe_text import visible
 from ..quarantine.respond.testimony import KINDS, Told, planned_rate, told
 from .incident_options import Asked, act_options
+from .ledger_options import opened as opened_ledger
 from .output import clean, emit, manifest_option, table
 from .respond_options import corpus_of
 
@@ -80,7 +80,7 @@ def causes(
       shardward incident causes INC-0001 --json
     """
     opened, incident = asked.run, asked.incident
-    with Ledger.open(opened) as ledger:
+    with opened_ledger(opened) as ledger:
         known = gathered(incident, opened, ledger, corpus_of(opened, manifest))
     brought = Told(
         hardware=tuple(HardwareSign(step=None, what=visible(sign, 200)) for sign in signs),

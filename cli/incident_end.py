@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 
 from ..loader.run import Run
-from ..quarantine.ledger import Ledger
 from ..quarantine.respond import response
 from ..quarantine.respond.filing import file as file_incident
 from ..quarantine.respond.gather import attach_findings
@@ -21,6 +20,7 @@ from ..quarantine.respond.telemetry import by_step
 from ..quarantine.respond.watched import of_resumed_run, opened_since
 from ..quarantine.respond.watchplan import Series, WatchPlan, evaluate_watch
 from .incident_options import Asked, act_options, log_option, said, signals
+from .ledger_options import opened as opened_ledger
 from .numbers import YEAR, Finite
 from .output import manifest_option, say
 from .respond_options import corpus_of
@@ -124,7 +124,7 @@ def file_(
     if not asked.does:
         said(asked, done=False, what="file the incident", facts={})
         return
-    with Ledger.open(opened) as ledger:
+    with opened_ledger(opened) as ledger:
         attach_findings(incident, opened, corpus_of(opened, manifest), ledger, actor=asked.actor)
     filed = file_incident(incident, opened, actor=asked.actor)
     message = incident_message(incident, opened.run_id, filed.report)

@@ -48,6 +48,7 @@ from .incident_options import (
     said,
     signals,
 )
+from .ledger_options import opened as opened_ledger
 from .numbers import SECONDS, WHOLE
 from .output import acts, emit, json_option, manifest_option, mutation_options, run_option, say
 from .respond_options import actor_option, corpus_of
@@ -97,7 +98,7 @@ def open_(
     check_outlets(outlets, repository)
     _check_steps(onset, detected)
     if onset is not None and log is None:
-        with Ledger.open(opened) as ledger:
+        with opened_ledger(opened) as ledger:
             check_reached(opened, ledger.last_step(), onset)
     event = None if onset is not None else _newest_page(opened, log, short_run=short_run)
     kind = event.kind if event else "spike"

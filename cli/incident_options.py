@@ -15,7 +15,6 @@ from ..loader.formats import parse_json
 from ..loader.run import Run
 from ..quarantine.diagnose.series import Series
 from ..quarantine.diagnose.signals import read_series
-from ..quarantine.ledger import Ledger
 from ..quarantine.respond.acquittal import HISTORY_DOCUMENTS
 from ..quarantine.respond.incident import Event, Incident, IncidentStore
 from ..quarantine.respond.operations import branch_of_spike
@@ -23,6 +22,7 @@ from ..quarantine.respond.report import describe
 from ..quarantine.respond.telemetry import ledger_series, standing
 from ..quarantine.respond.watchplan import WatchPlan
 from ..quarantine.respond.ways import ways_on
+from .ledger_options import opened as opened_ledger
 from .output import acts, clean, emit, json_option, mutation_options, run_option
 from .respond_options import actor_option
 
@@ -113,7 +113,7 @@ def signals(
     """
     if log is not None:
         return standing(read_series(log))
-    with Ledger.open(run) as ledger:
+    with opened_ledger(run) as ledger:
         branch = None if incident is None else branch_of_spike(incident, run)
         return ledger_series(ledger, branch)
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from ..quarantine.ledger import Ledger
 from ..quarantine.respond.command import run_command
 from ..quarantine.respond.operations import branch_of_spike, choose_rewind
 from ..quarantine.respond.telemetry import ledger_series
 from ..quarantine.respond.trial import TRIALS, attach_trial, judge_trial, trial_home, trial_spec
 from .incident_options import Asked, act_options, said
+from .ledger_options import opened as opened_ledger
 from .numbers import SECONDS
 from .output import manifest_option, say
 from .respond_options import corpus_of
@@ -51,7 +51,7 @@ def trial(
       shardward incident trial INC-0001 --kind skip --command "train.sh {spec} {metrics}" --yes
     """
     opened, incident = asked.run, asked.incident
-    with Ledger.open(opened) as ledger:
+    with opened_ledger(opened) as ledger:
         plan = choose_rewind(incident, opened, ledger)
         original = ledger_series(ledger, branch_of_spike(incident, opened))
     spec = trial_spec(incident, opened, corpus_of(opened, manifest), plan, kind, original=original)

@@ -12,7 +12,6 @@ from rich.console import Console
 
 from ..loader.errors import UsageError
 from ..loader.manifest import Manifest
-from ..quarantine.ledger import Ledger
 from ..quarantine.respond.acquittal import Acquittal
 from ..quarantine.respond.operations import branch_of_spike
 from ..quarantine.respond.suspects import find_suspects
@@ -26,6 +25,7 @@ from ..quarantine.search.warm import warm
 from ..quarantine.search.worker import start_quietly
 from .documents import DocumentList, load_manifest
 from .incident_options import find, history_option
+from .ledger_options import opened as opened_ledger
 from .output import emit, json_option, manifest_option, progress, run_option, say, table
 from .respond_options import corpus_of
 
@@ -123,7 +123,7 @@ def _incident(
     opened, incident = find(run, incident_id)
     window = incident_window(incident)
     corpus, branch = _ready(corpus_of(opened, manifest)), branch_of_spike(incident, opened)
-    with Ledger.open(opened) as ledger:
+    with opened_ledger(opened) as ledger:
         found = find_suspects(
             incident, ledger, corpus, window, branch=branch, history=history, tell=say
         )

@@ -133,3 +133,12 @@ def test_a_loss_is_of_the_histories_that_its_piece_is_in(run: Run) -> None:
 
         assert steps == [((5, 5),)]
         assert [one.steps for one in ledger.losses()] == [()]
+
+
+def test_an_incident_is_told_which_steps_are_not_known(run: Run) -> None:
+    damage(run, Kind.DELIVERED, 2)
+    words = ["incident", "open", "--onset", "2", "--detected", "4", "--run", str(run.path)]
+    found = CliRunner().invoke(cli, words)
+
+    assert found.exit_code == 0
+    assert "given in step 2 is not known" in found.stderr
