@@ -68,6 +68,12 @@ def odd(_item: int, _: int) -> NoReturn:
     raise Odd("str", "ange")
 
 
+def printing(item: int, _: int) -> int:
+    """Print as code in C does, below the streams of Python."""
+    os.write(1, b"printed")
+    return item
+
+
 class Killer:
     """A detector that ends the process at a text that begins with DIE."""
 

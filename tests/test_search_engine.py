@@ -21,6 +21,7 @@ from helpers_pool import (
     die_once,
     holding,
     odd,
+    printing,
     sleep_long,
     slow_double,
     unlucky,
@@ -173,6 +174,28 @@ def test_what_was_found_stays_where_no_further_worker_can_be_had(
     assert [line.split(":")[0] for line in told] == ["3 and 5 more"]
     with pytest.raises(CorpusError, match="no process can be started"):
         list(executor(1).map_unordered(die_from, range(9), 3))
+
+
+def test_what_a_worker_prints_is_no_result(capfd: pytest.CaptureFixture[str]) -> None:
+    assert list(executor(1).map_unordered(printing, [7], 0)) == [7]
+    assert capfd.readouterr().out == ""
+
+
+def test_a_temporary_directory_too_long_for_a_socket_is_named(tmp_path: Path) -> None:
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    code = "from shardward.quarantine.search.worker import start_quietly as s; s(2)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "TMPDIR": str(long)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "CorpusError: no process can be started for a scan worker: AF_UNIX" in done.stderr
+    assert f"{long}" in done.stderr
+    assert "set TMPDIR to a shorter one" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -134,3 +134,15 @@ print(jit.kernel(lambda x: x + 1)(41))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "42"
+
+
+def test_kernels_compile_where_numba_can_only_count_references() -> None:
+    code = """
+from numba.core.options import DefaultOptions
+del DefaultOptions._nrt
+from shardward.quarantine.search import jit
+print(jit.UNCOUNTED, jit.kernel(lambda x: x + 1)(41))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "{} 42"

@@ -51,6 +51,29 @@ class Failing(Shouting):
         return Opinion(score=0.2, reason="beyond", spans=((0, 10**6),))
 
 
+class Unshown(Exception):
+    """An error that cannot be shown either."""
+
+    def __repr__(self) -> str:
+        raise ValueError("nor this")
+
+
+class Panic(BaseException):
+    """What Rust raises through Python, and what a cancelled task does, is no Exception."""
+
+
+class Raising(Shouting):
+    """Raises whatever it was given."""
+
+    name = "raising"
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def examine(self, text: str, source: str) -> Opinion | None:
+        raise self.error
+
+
 def point(name: str, value: str) -> EntryPoint:
     return EntryPoint(name=name, value=value, group=GROUP)
 
@@ -68,6 +91,30 @@ def test_a_plug_in_is_found_by_its_entry_point_and_a_broken_one_reported() -> No
     assert len(found.problems) == 2
     assert "no_such_package" in found.problems[0]
     assert "odd" in found.problems[1]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (Panic("rust"), "Panic('rust')"),
+        (GeneratorExit(), "GeneratorExit()"),
+        (SystemExit(0), "SystemExit(0)"),
+        (Unshown(), "Unshown, which cannot be shown"),
+    ],
+)
+def test_whatever_a_detector_raises_stops_nothing(error: BaseException, said: str) -> None:
+    asked = Panel(detectors=(Raising(error), Shouting()))
+    findings, failures = asked.examine(7, "LOUD", "test")
+
+    assert [finding.detector for finding in findings] == ["shouting"]
+    assert [str(failure) for failure in failures] == [
+        f"detector raising failed on document 7: {said}"
+    ]
+
+
+def test_an_interrupt_of_a_person_passes_through_a_detector() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        Panel(detectors=(Raising(KeyboardInterrupt()),)).examine(7, "LOUD", "test")
 
 
 def test_a_detector_that_fails_is_reported_and_stops_nothing(tmp_path: Path) -> None:

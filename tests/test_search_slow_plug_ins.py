@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,17 @@ def insists() -> None:
         raise ValueError("it was disturbed") from error
 
 
+def goes_on() -> None:
+    with suppress(BaseException):
+        time.sleep(60)
+    time.sleep(60)
+
+
+def hears_nothing() -> None:
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    time.sleep(2 * SHORT)
+
+
 class Slow:
     """Flags everything, and never has done with a text that begins with SLOW."""
 
@@ -73,7 +85,7 @@ def alarm() -> Iterator[list[int]]:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
-@pytest.mark.parametrize("call", [computes, matches, sleeps, insists])
+@pytest.mark.parametrize("call", [computes, matches, sleeps, insists, goes_on, hears_nothing])
 def test_a_call_ends_at_its_limit_whatever_it_is_at(call: Callable[[], Any]) -> None:
     with pytest.raises(Overdue):
         bounded(call, SHORT)

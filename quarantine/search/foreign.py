@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from time import monotonic
 from typing import NoReturn, TypeVar
 
 from ...loader.aside import aside
@@ -15,6 +16,8 @@ from ...loader.errors import ShardwardError
 T = TypeVar("T")
 MOST_SAID = 400
 """Characters of what code of others raised."""
+AGAIN = 1.0
+"""Seconds from one interrupt to the next, where code of others caught the first."""
 
 
 class ForeignFailure(ShardwardError):
@@ -27,13 +30,22 @@ def foreign() -> Iterator[None]:
 
     Raises:
         ForeignFailure: it raised an error, of whatever class, or wanted to exit; a person's
-            interrupt passes through.
+            interrupt passes through, and so does `Overdue`.
     """
     try:
         with redirect_stdout(sys.stderr):
             yield
-    except (Exception, SystemExit) as error:  # nobody can list what others raise
-        raise ForeignFailure(repr(error)[:MOST_SAID]) from error
+    except (KeyboardInterrupt, Overdue):
+        raise
+    except BaseException as error:  # a panic of Rust, or a cancelled task, is no Exception
+        raise ForeignFailure(_said(error)) from error
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return repr(error)[:MOST_SAID]
+    except Exception:  # others write that, too
+        return f"{type(error).__name__}, which cannot be shown"
 
 
 class Overdue(BaseException):
@@ -66,7 +78,8 @@ def _alarm_is_free() -> bool:
 
 
 def _interrupted(call: Callable[[], T], seconds: float) -> T:
-    rung = []
+    rung: list[bool] = []
+    latest = monotonic() + seconds
 
     def ring(_signal: int, _frame: object) -> NoReturn:
         rung.append(True)
@@ -75,11 +88,12 @@ def _interrupted(call: Callable[[], T], seconds: float) -> T:
     signal.signal(signal.SIGALRM, ring)
     try:
         try:
-            signal.setitimer(signal.ITIMER_REAL, seconds)
+            signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
             return call()
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-            if rung:  # also where the call made something else of it
+            if rung or monotonic() > latest:  # also where the call made something else of it
                 raise Overdue
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)

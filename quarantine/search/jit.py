@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import cgutils
+from numba.core.options import DefaultOptions
 from numba.core.types import uint64
 from numba.extending import intrinsic
 from numpy.typing import NDArray
@@ -28,6 +29,8 @@ Int64s = NDArray[Any]
 Float32s = NDArray[Any]
 
 Function = TypeVar("Function", bound=Callable[..., object])
+UNCOUNTED = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
+"""By this option, not a public one of numba, code counts no references; without it, it does."""
 
 
 def kernel(function: Function) -> Function:
@@ -39,7 +42,7 @@ def kernel(function: Function) -> Function:
     The kernel can make no array. Those that it is given belong to its caller, so it counts no
     references to them: counting took an eighth of the time of a pass over the text.
     """
-    return _compiled(function, _nrt=False)
+    return _compiled(function, **UNCOUNTED)
 
 
 def making_kernel(function: Function) -> Function:

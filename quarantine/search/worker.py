@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing import connection, forkserver, resource_tracker
+from multiprocessing.util import get_temp_dir
 from typing import Any
 
 from ...loader.errors import CorpusError, ShardwardError, UsageError
@@ -47,7 +48,7 @@ class Worker:
             with theirs:
                 self._process.start()
         except (OSError, EOFError) as error:
-            raise CorpusError(f"no process can be started for a scan worker: {error!r}") from error
+            raise _unstarted(error) from error
 
     def give(self, item: object) -> None:
         """Send the next item, at once or when the process is up."""
@@ -135,6 +136,9 @@ def start_quietly(workers: int) -> None:
 
     Until it ignores Ctrl-C by itself it would print a traceback. All processes that come of it are
     deaf as well, so this is for programs that start no others: the commands.
+
+    Raises:
+        CorpusError: it cannot be started.
     """
     if not workers:
         return
@@ -142,6 +146,8 @@ def start_quietly(workers: int) -> None:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         forkserver.ensure_running()
+    except OSError as error:
+        raise _unstarted(error) from error
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -167,6 +173,14 @@ def undisturbed() -> Iterator[None]:
             before(*held[0])  # above whatever the interrupt did to a worker
 
 
+def _unstarted(error: Exception) -> CorpusError:
+    directory = get_temp_dir()  # of the socket through which workers are asked for
+    return CorpusError(
+        f"no process can be started for a scan worker: {error or repr(error)}; where that is the "
+        f"path of a socket in {directory}, set TMPDIR to a shorter one, else use no workers"
+    )
+
+
 def _ended(code: int | None) -> str:
     if code is None or code >= 0:
         return f"ended with exit code {code}"
@@ -176,6 +190,7 @@ def _ended(code: int | None) -> str:
 def _work(pipe: connection.Connection) -> None:
     """Answer items until the pipe is closed; runs in the worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    os.dup2(2, 1)  # stdout is for the parent's results, whatever detectors in C print
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with suppress(EOFError, OSError):
         pipe.send_bytes(_UP)
