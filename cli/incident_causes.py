@@ -12,11 +12,10 @@ from rich.console import Console
 
 from ..quarantine.diagnose.advice import Advice, advise
 from ..quarantine.diagnose.attribution import attribute
-from ..quarantine.diagnose.evidence import HardwareSign
 from ..quarantine.respond.filing import attach_testimony
 from ..quarantine.respond.gather import gathered, twin_in, with_testimony
 from ..quarantine.respond.safe_text import visible
-from ..quarantine.respond.testimony import KINDS, Told, planned_rate, told
+from ..quarantine.respond.testimony import KINDS, Told, planned_rate, reported, told
 from .incident_options import Asked, act_options
 from .ledger_options import opened as opened_ledger
 from .output import clean, emit, manifest_option, table
@@ -83,18 +82,20 @@ def causes(
     with opened_ledger(opened) as ledger:
         known = gathered(incident, opened, ledger, corpus_of(opened, manifest))
     brought = Told(
-        hardware=tuple(HardwareSign(step=None, what=visible(sign, 200)) for sign in signs),
+        hardware=reported(signs),
         schedule=None if schedule is None else planned_rate(schedule, known.event),
         twins={
             visible(str(each), 200): twin_in(each, known, short_run=short_run) for each in twins
         },
     )
-    testimony = told(incident).without(forget).joined(brought)
+    seen = told(incident)
+    testimony = seen.without(forget).joined(brought)
     known = with_testimony(known, testimony)
     found = [cause.to_json() for cause in attribute(known)]
     advice = advise(known.event, known.series)
     if asked.does:
-        attach_testimony(incident, opened, testimony, {"causes": found}, actor=asked.actor)
+        ranked = {"causes": found}
+        attach_testimony(incident, opened, testimony, ranked, seen=seen, actor=asked.actor)
     kept = _kept(asked, testimony, brought=bool(signs or schedule or twins or forget))
 
     def render(out: Console) -> None:

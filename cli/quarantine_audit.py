@@ -120,7 +120,8 @@ def audit_review(
     """Decide about one sampled document DOC of SHARD: bad condemns it, ok lets it in.
 
     Where an earlier decision than the audit left the document out, such as that of an incident, it
-    is named, and --expect 1 must confirm that ok lets it in all the same.
+    is named, and --expect 1 must confirm that ok lets it in all the same. What was condemned, also
+    by a review, stays out until that decision is undone.
 
     \b
     Examples:
@@ -175,24 +176,25 @@ def _decide(
         {"decision": entry.sequence, "incident": entry.decision.incident, "documents": documents}
         for entry, documents in overruled(corpus, entries, audit, decision)
     ]
-    if lets_in:
-        documents = sum(each["documents"] for each in lets_in)
-        what = f"this lets in {count(documents, 'document')} left out by " + _named(lets_in)
-        if asked.does:
-            confirm_count(documents, expect, what=what)
-        say(f"warning: {what}; quarantine why DOC says for what reason")
-    facts = {"lets_in": lets_in}
     stands = log.standing(decision)  # typed again; what stood before the audit is no part of it
     once = stands is not None and stands.sequence > audit.hold
+    documents = sum(each["documents"] for each in lets_in)
+    what = f"this lets in {count(documents, 'document')} left out by " + _named(lets_in)
+    if asked.does and not once and (lets_in or expect is not None):
+        confirm_count(documents, expect, what=what)
+    if lets_in:
+        say(f"warning: {what}; quarantine why DOC says for what reason")
+    facts = {"lets_in": lets_in}
     decide(log, decision, seen, act=asked.does, as_json=asked.as_json, facts=facts, once=once)
 
 
 def _named(lets_in: Sequence[Mapping[str, Any]]) -> str:
     """Return in words which decisions left out what is let in."""
-    return ", ".join(
+    named = (
         f"decision {each['decision']}" + (f" of {each['incident']}" if each["incident"] else "")
         for each in lets_in
     )
+    return ", ".join(named) or "earlier decisions"
 
 
 AUDIT_COMMANDS = (audit_start, audit_show, audit_review, audit_finish)

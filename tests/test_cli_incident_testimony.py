@@ -12,6 +12,7 @@ from helpers_crash import dying
 from helpers_incident import Desk
 from helpers_respond import make_corpus, make_run
 
+from shardward.loader.errors import IncidentError
 from shardward.loader.manifest import Manifest
 from shardward.loader.stream import ShardLoader
 from shardward.quarantine.diagnose.evidence import HardwareSign
@@ -158,7 +159,7 @@ def test_what_was_told_as_the_process_died_can_be_told_again(tmp_path: Path, des
 
     def tell(place: Path) -> list[tuple[str, Any]]:
         incident = IncidentStore(place).get("INC-0001")
-        attach_testimony(incident, desk.run, word, {"causes": []}, actor="kim")
+        attach_testimony(incident, desk.run, word, {"causes": []}, seen=Told(), actor="kim")
         return [(event.act, event.summary) for event in incident.events()]
 
     with dying(0) as life:
@@ -172,3 +173,33 @@ def test_what_was_told_as_the_process_died_can_be_told_again(tmp_path: Path, des
         with dying(at):
             tell(place)
         assert tell(place) == wanted, at
+
+
+@pytest.mark.parametrize("rate", ["nan", "inf"])
+def test_a_schedule_whose_rate_is_no_number_is_refused(
+    desk: Desk, tmp_path: Path, rate: str
+) -> None:
+    plan = schedule(tmp_path, (1, 1e-4), (50, float(rate)))
+    refused = desk.type("causes", "INC-0001", "--schedule", plan, "--yes")
+
+    assert refused.exit_code == 1
+    assert f"plans a learning rate of {rate} at step 50" in refused.stderr
+    assert notes(desk) == []
+
+
+def test_a_report_that_says_nothing_blames_no_machine(desk: Desk) -> None:
+    refused = desk.type("causes", "INC-0001", "--hardware", " ", "--yes")
+
+    assert refused.exit_code == 2
+    assert "--hardware is blank" in refused.stderr
+    assert notes(desk) == []
+
+
+def test_what_another_person_told_meanwhile_is_not_lost(desk: Desk) -> None:
+    incident = IncidentStore(desk.run.path).get("INC-0001")
+    mine, theirs = (Told(hardware=(HardwareSign(step=None, what=s),)) for s in (SIGN, LINK))
+    attach_testimony(incident, desk.run, theirs, {"causes": []}, seen=Told(), actor="lee")
+
+    with pytest.raises(IncidentError, match="told something else at the same time"):
+        attach_testimony(incident, desk.run, mine, {"causes": []}, seen=Told(), actor="kim")
+    assert told(incident) == theirs

@@ -124,6 +124,8 @@ def test_an_audit_lets_in_what_an_incident_left_out_only_where_the_number_is_con
     finish = ("audit-finish", "s1.parquet", "--reason", "all fine", "--yes")
     assert "lets in 18 documents left out by decision 1 of INC-0001" in desk.type(*finish).stderr
     assert desk.json(*finish, "--expect", "18")["lets_in"][0]["documents"] == 18
+    other = desk.type("audit-review", "s1.parquet", str(first), "bad", *ok[1:], "--expect", "1")
+    assert "0 documents left out by earlier decisions and 1 were confirmed" in other.stderr
     assert desk.json("list")["total"] == 0
     assert "says so already" in desk.type(*finish, "--expect", "18").stdout
     assert len(desk.json("log")["decisions"]) == 7

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from helpers_diagnose import an_event, curve, series_of
 
 from shardward.quarantine.diagnose.attribution import attribute
@@ -85,3 +86,13 @@ def test_a_loss_scale_that_fell_far_from_one_row_to_the_next_was_reduced_often()
 
     assert best.name == "numerics"
     assert "reduced 10 times" in best.evidence_for[0]
+
+
+@pytest.mark.parametrize("least", [0.0, 5e-324])
+def test_a_loss_scale_that_fell_to_nothing_did_not_hold(least: float) -> None:
+    scale = np.where(np.arange(POINTS) < LEFT - 20, 65536.0, least)
+    series = {"loss": everything()["loss"], **series_of({"loss_scale": scale})}
+
+    (best, *_) = attribute(Evidence(event=an_event(onset=LEFT, baseline=2.7), series=series))
+
+    assert best.name == "numerics"

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from shardward.loader.cursor import Cursor
 from shardward.loader.errors import IncidentError, IntegrityError, NotFound, SupersededCursor
 from shardward.loader.run import Run
 from shardward.quarantine.respond import response
+from shardward.quarantine.respond.exits import reopen
 from shardward.quarantine.respond.filing import file
 from shardward.quarantine.respond.incident import IncidentStore
 from shardward.quarantine.respond.resume import read_resume, resume
@@ -148,6 +150,37 @@ def test_older_copies_of_the_heads_log_and_its_last_line_bring_no_poisoned_check
         path.write_bytes(content)
     with pytest.raises(SupersededCursor):
         start_piece(scene.run, "requeued", cursor=latest)
+
+
+@pytest.mark.parametrize("to", ["rewind", "resume"])
+def test_a_log_from_before_a_second_rewind_to_the_same_step_is_known_for_an_older_copy(
+    scene: Scene, to: str
+) -> None:
+    incident = scene.open()
+    scene.go(incident, "resume")
+    orders = read_resume(scene.run.path)
+    assert orders is not None
+    start_piece(scene.run, "resumed", cursor=orders.cursor)
+    poisoned = replace(orders.cursor, piece=2, step=20)
+    files = [scene.run.path / name for name in ("head.log", "head.last")]
+    older = [path.read_bytes() for path in files]
+    reopen(incident, actor="kim", reason="again")
+    steps = scene.steps(incident)
+    scene.decide(incident, 14)
+    for name in ("confirm", "identify", "rewind", "skip", "resume"):
+        steps[name]()
+        if name == to:
+            break
+    newest = [path.read_bytes() for path in files]
+    for path, content in zip(files, older, strict=True):
+        path.write_bytes(content)
+
+    with pytest.raises(IntegrityError, match="lacks that entry: it is an older copy"):
+        start_piece(scene.run, "requeued", cursor=poisoned)
+    for path, content in zip(files, newest, strict=True):
+        path.write_bytes(content)
+    with pytest.raises(SupersededCursor):
+        start_piece(scene.run, "requeued", cursor=poisoned)
 
 
 def test_a_start_between_rewind_and_resume_is_refused(scene: Scene) -> None:

@@ -230,6 +230,17 @@ def test_triage_ranks_junk_and_copies_above_what_controls_show_too(tmp_path: Pat
     assert any("copy of document" in reason for s in suspects for reason in s.reasons)
 
 
+def test_without_controls_what_only_annotates_crosses_no_line(tmp_path: Path) -> None:
+    foreign = " ".join(f"слово{i} другое{i}" for i in range(200))
+    manifest = corpus(tmp_path, [foreign, BINARY, PROSE])
+
+    suspects = {suspect.doc: suspect for suspect in triage(manifest, [0, 1, 2], [])}
+
+    assert {finding.detector for finding in suspects[0].findings} == {"gopher-quality"}
+    assert [doc for doc, suspect in suspects.items() if suspect.score >= 0.5] == [1]
+    assert all(each.verdict == (each.score >= 0.5) for each in suspects.values())
+
+
 def test_triage_without_controls_weighs_nothing_down(tmp_path: Path) -> None:
     manifest = corpus(tmp_path, [BINARY, PROSE, PROSE + " more"], shards=1)
     suspects = triage(manifest, [0, 1, 2], [], losses={0: 9.5})

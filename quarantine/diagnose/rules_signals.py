@@ -20,6 +20,7 @@ from .rules import (
 from .series import Series
 
 LEAD_STEPS = 30
+LEAST_SCALE = 2.0**-149
 RECENT_EVENTS = 3
 GROWN_UPDATES = 3.0
 LARGE_UPDATE = 0.1
@@ -87,9 +88,11 @@ def _scale(scale: Series, evidence: Evidence) -> Iterator[Voice]:
 
 
 def _halvings(values: np.ndarray) -> int:
-    """Return how often the values were reduced, by a half each time, also from row to row."""
-    values = values[values > 0]
-    falls = np.log2(values[:-1] / values[1:]) if len(values) > 1 else np.zeros(0)
+    """Return how often the values were reduced, by a half each time, also from row to row.
+
+    What fell to nothing was halved down to the least number of single precision.
+    """
+    falls = -np.diff(np.log2(np.maximum(values[np.isfinite(values)], LEAST_SCALE)))
     return int(np.ceil(falls[falls > 0] - 1e-9).sum())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...loader.errors import IncidentError
@@ -95,7 +96,7 @@ def leave(
                 "step": orders.checkpoint.step,
                 "revision": orders.cursor.revision,
             }
-            stored["orders"] = orders.to_json()
+            stored["orders"] = replace(orders, heads=0).to_json()
         return incident.record(act, actor=actor, summary=said, evidence=stored)
 
 

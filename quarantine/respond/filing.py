@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...loader.errors import IncidentError, MissingExtra
-from ...loader.files import write_atomic
+from ...loader.files import exclusive_lock, write_atomic
 from ...loader.formats import canonical_json
 from . import testimony
 from .curves import curves_png
+from .orders import LOCK
 from .report import build_report
 from .report_html import render_html
 from .report_markdown import render_markdown
@@ -107,13 +108,26 @@ def attach_testimony(
     told: testimony.Told,
     causes: Mapping[str, Any],
     *,
+    seen: testimony.Told,
     actor: str,
 ) -> None:
-    """Store what an incident was told and the causes that follow, each as `attach_rebuild` does."""
-    if not _stands(testimony.told(incident).to_json(), told.to_json()):
-        incident.attach(testimony.NAME, told.to_json(), actor=actor, what=told.describe())
-    if not _stands(incident.attached("causes"), causes):
-        incident.attach("causes", causes, actor=actor)
+    """Store what an incident was told and the causes that follow, each as `attach_rebuild` does.
+
+    `seen` is what it had been told when `told` was put together.
+
+    Raises:
+        IncidentError: it was told something else since, which would be lost.
+    """
+    with exclusive_lock(run.path / LOCK):
+        known = testimony.told(incident).to_json()
+        if not _stands(known, told.to_json()):
+            if not _stands(known, seen.to_json()):
+                raise IncidentError(
+                    f"{incident.id} was told something else at the same time; type it again"
+                )
+            incident.attach(testimony.NAME, told.to_json(), actor=actor, what=told.describe())
+        if not _stands(incident.attached("causes"), causes):
+            incident.attach("causes", causes, actor=actor)
     if incident.case().closed:
         write_report(incident, run)
 

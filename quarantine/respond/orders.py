@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...loader.cursor import Cursor
 from ...loader.errors import IncidentError
+from ...loader.head import Head
 from ...loader.lineage import leaves_at
 from .resume import Resume, check_factors, read_resume, taken_by, write_resume
 from .revisions import load_revision
@@ -115,7 +116,7 @@ def move_head(run: Run, orders: Resume, *, expect: bool = False) -> None:
             f"{orders.incident} left it, and stands at {head and (head.piece, head.step)}: a "
             "trainer was started in between; stop it, reopen the incident and rewind again"
         )
-    if at_target and head is not None and head.revision == orders.cursor.revision:
+    if _stands(head, orders):
         return
     run.move_head(
         piece=orders.checkpoint.piece,
@@ -124,6 +125,18 @@ def move_head(run: Run, orders: Resume, *, expect: bool = False) -> None:
         revision=orders.cursor.revision,
         reason=f"rewind {orders.incident}",
     )
+
+
+def with_heads(run: Run, orders: Resume) -> Resume:
+    """Return `orders` with how many entries the head's log has once the head is where they say."""
+    heads = run.heads()
+    stands = _stands(heads[-1] if heads else None, orders)
+    return replace(orders, heads=len(heads) + (not stands))
+
+
+def _stands(head: Head | None, orders: Resume) -> bool:
+    target = (orders.checkpoint.piece, orders.checkpoint.step, orders.cursor.revision)
+    return head is not None and (head.piece, head.step, head.revision) == target
 
 
 def unrecorded(incident: Incident, run: Run) -> Resume | None:
@@ -186,7 +199,7 @@ def settle(
     )
     if _half_done(incident, pending) or not _went_on(run, pending):
         move_head(run, orders)
-    return write_resume(run.path, orders)
+    return write_resume(run.path, replace(orders, heads=len(run.heads())))
 
 
 def under_revision(cursor: Cursor, number: int, digest: str | None) -> Cursor:

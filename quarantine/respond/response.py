@@ -23,6 +23,7 @@ from .orders import (
     move_head,
     under_revision,
     unrecorded,
+    with_heads,
 )
 from .passed import store_passed
 from .resume import Resume, write_resume
@@ -115,7 +116,7 @@ def rewind(incident: Incident, run: Run, plan: RewindPlan, *, actor: str) -> Eve
             checkpoint=plan.checkpoint,
             cursor=in_force(run, plan),
         )
-        write_resume(run.path, orders)
+        write_resume(run.path, with_heads(run, orders))
         move_head(run, orders)
         return incident.record(
             "rewind",
@@ -203,7 +204,7 @@ def resume(
                 clip_factor=clip_factor,
             )
             move_head(run, orders, expect=True)
-            orders = write_resume(run.path, orders)
+            orders = write_resume(run.path, with_heads(run, orders))
         incident.record(
             "resume",
             actor=actor,
@@ -213,7 +214,7 @@ def resume(
                 "orders": orders.id,
                 "watch": orders.watch.describe() if orders.watch else None,
             },
-            evidence={"orders": orders.to_json()},
+            evidence={"orders": replace(orders, heads=0).to_json()},
         )
     return orders
 

@@ -40,8 +40,10 @@ class Resume:
 
     `checkpoint` is what to load, `cursor` what to give the loader (it names the revision),
     `learning_rate_factor` and `clip_factor` multiply what the schedule says from there on, and
-    `watch` is the plan to follow, if any. `ready` is false between rewind and resume. `kind` is
-    "rewind", or "continue" once the orders were carried out and a newer checkpoint exists.
+    `watch` is the plan to follow, if any. `ready` is false between rewind and resume. `heads` is
+    how many entries the head's log has with the rewind in it, so that an older copy of the log is
+    known for one (0: not known, in orders of older versions). `kind` is "rewind", or "continue"
+    once the orders were carried out and a newer checkpoint exists.
     """
 
     incident: str
@@ -54,6 +56,7 @@ class Resume:
     watch: WatchPlan | None = None
     no_skip: str | None = None
     created: str = ""
+    heads: int = 0
     kind: str = "rewind"
 
     def __post_init__(self) -> None:
@@ -61,7 +64,7 @@ class Resume:
 
     @property
     def id(self) -> str:
-        """Digest of the orders, 16 hex digits; the time of writing is not part of it."""
+        """Digest of the orders, 16 hex digits; neither `created` nor `heads` is part of it."""
         value = self._fields()
         del value["created"]
         return sha256_hex(canonical_json(value))[:16]
@@ -73,7 +76,8 @@ class Resume:
 
     def to_json(self) -> dict[str, Any]:
         """Return the orders as the JSON object of `resume.json`."""
-        return {"format": FORMAT, "version": 1, "id": self.id, **self._fields()}
+        heads = {"heads": self.heads} if self.heads else {}
+        return {"format": FORMAT, "version": 1, "id": self.id, **self._fields(), **heads}
 
     def _fields(self) -> dict[str, Any]:
         return {
@@ -110,6 +114,7 @@ class Resume:
                 watch=WatchPlan.from_json(value["watch"]) if value["watch"] else None,
                 no_skip=value["no_skip"],
                 created=value["created"],
+                heads=value.get("heads", 0),
             )
         except (KeyError, TypeError) as error:
             raise FormatError(f"{where} is malformed ({error}); copy it from {HISTORY}/") from error

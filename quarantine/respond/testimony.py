@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...loader.errors import UsageError
+from ...loader.errors import FormatError, UsageError
 from ..diagnose.events import Event
 from ..diagnose.evidence import HardwareSign, Twin
 from ..diagnose.series import Series
 from ..diagnose.signals import read_signal
 from .narrative import count
+from .safe_text import visible
 
 if TYPE_CHECKING:
     from .incident import Incident
@@ -94,14 +95,33 @@ def told(incident: Incident) -> Told:
     return Told()
 
 
+def reported(words: Iterable[str]) -> tuple[HardwareSign, ...]:
+    """Return what machines reported as signs of no known step.
+
+    Raises:
+        UsageError: a report says nothing.
+    """
+    signs = tuple(HardwareSign(step=None, what=visible(word.strip(), 200)) for word in words)
+    if not all(sign.what for sign in signs):
+        raise UsageError("--hardware is blank; say what the machine reported, such as 'XID 79'")
+    return signs
+
+
 def planned_rate(path: Path, event: Event) -> Series:
     """Return the learning rate that the log or table at `path` gives up to `event`.
 
     Raises:
         UsageError: it begins after the event.
-        FormatError: it has no column of steps or of rates, or holds something else than numbers.
+        FormatError: it has no column of steps or of rates, or holds something else than finite
+            numbers.
     """
     found = read_signal(path, RATE)
+    odd = ~np.isfinite(found.values)
+    if odd.any():
+        raise FormatError(
+            f"{path} plans a learning rate of {found.values[odd][0]} at step "
+            f"{found.steps[odd][0]}; give numbers, or leave the row out"
+        )
     order = np.argsort(found.steps, kind="stable")
     steps, values = found.steps[order], found.values[order]
     before = steps <= event.detected

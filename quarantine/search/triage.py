@@ -196,10 +196,11 @@ def _weigh(found: list[Finding], usual: list[Finding], window: int, controls: in
     What counts is the share of the finding's rate that the controls do not explain: the mean over
     findings of its detector at least as strong, and over all of its detector, since one strong
     finding means little where weaker ones are common. Where it is half or more, a decisive
-    finding stays at 0.5 or above; else the score is multiplied by it.
+    finding stays at 0.5 or above; else the score is multiplied by it. Without controls scores stay
+    as they are, except that what only annotates stays below 0.5.
     """
     if not controls:
-        return [finding.score for finding in found]
+        return [f.score if f.verdict else min(f.score, DECISIVE - 1e-6) for f in found]
     here, there = _sorted_scores(found), _sorted_scores(usual)
     weighed = []
     for finding in found:
