@@ -10,17 +10,19 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from helpers_search import SCRIPTS, chunk, corpus, edited, prose
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardward.loader.errors import UsageError
+from shardward.loader.index import build_manifest
 from shardward.quarantine.search.detectors import detect_documents
 from shardward.quarantine.search.feature_names import GOPHER_RULES, Feature
 from shardward.quarantine.search.features import measure
 from shardward.quarantine.search.findings import Finding
-from shardward.quarantine.search.triage import triage
+from shardward.quarantine.search.triage import _rank, triage
 
 RNG = random.Random(11)
 PROSE = prose(RNG, 400)
@@ -239,6 +241,54 @@ def test_without_controls_what_only_annotates_crosses_no_line(tmp_path: Path) ->
     assert {finding.detector for finding in suspects[0].findings} == {"gopher-quality"}
     assert [doc for doc, suspect in suspects.items() if suspect.score >= 0.5] == [1]
     assert all(each.verdict == (each.score >= 0.5) for each in suspects.values())
+    assert suspects[0].score < 0.4
+
+
+def test_what_only_annotates_is_measured_against_the_controls_of_its_own_source(
+    tmp_path: Path,
+) -> None:
+    rng = random.Random(3)
+    foreign = [" ".join(f"слово{rng.randrange(999)}" for _ in range(120)) for _ in range(9)]
+    texts = [*foreign, *(prose(rng, 120) + " the of" for _ in range(30))]
+    rows = {"text": pa.array(texts), "source": ["ru"] * 9 + ["en"] * 30}
+    pq.write_table(pa.table(rows), tmp_path / "part.parquet")
+    manifest = build_manifest(
+        [str(tmp_path / "part.parquet")], tmp_path / "m", source_column="source"
+    )
+
+    def score(controls: Sequence[int]) -> float:
+        scores = {s.doc: s.score for s in triage(manifest, [0, 38], controls)}
+        return scores.get(0, 0.0)
+
+    assert score(range(9, 38)) == score([]) == pytest.approx(0.25)
+    assert score(range(1, 38)) < 0.1
+    assert score([9, *range(1, 9)]) < 0.1
+
+
+def test_evidence_is_that_of_a_deciding_finding_though_an_annotation_scores_more() -> None:
+    decided, odd = (
+        Finding(
+            doc=0, detector=name, version=1, family="x", score=0.9, verdict=verdict, reason=name,
+            spans=((start, start + 1),),
+        )
+        for name, verdict, start in (("decides", True, 5), ("annotates", False, 8))
+    )  # fmt: skip
+    (suspect,) = _rank([(odd, 0.9), (decided, 0.6)], {}, {})
+
+    assert (suspect.verdict, suspect.spans) == (True, ((5, 6),))
+
+
+def test_a_document_both_in_a_window_and_its_controls_is_refused(tmp_path: Path) -> None:
+    manifest = corpus(tmp_path, [BINARY, *(prose(RNG, 60) for _ in range(9))])
+
+    told = (
+        "documents 4-5 are in the window, 0,4-7, and in its controls, 2-5; "
+        "leave them out of one of the two: the controls without them are 2-3"
+    )
+    with pytest.raises(UsageError, match=re.escape(told)):
+        triage(manifest, [0, 4, 5, 6, 7], range(2, 6))
+    with pytest.raises(UsageError, match="none are left"):
+        triage(manifest, [0, 1], [1])
 
 
 def test_triage_without_controls_weighs_nothing_down(tmp_path: Path) -> None:

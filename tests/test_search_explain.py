@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers_search import SCRIPTS, chunk, edited, prose
+from helpers_search import SCRIPTS, chunk, corpus, edited, prose
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardward.loader.errors import IncidentError
+from shardward.quarantine.search import incident_window as windows
 from shardward.quarantine.search.feature_names import Feature
 from shardward.quarantine.search.features import measure
 from shardward.quarantine.search.guilt import KINDS_OF_JUNK, as_guilty, culprits, strengths
@@ -203,6 +205,27 @@ def test_an_incident_gives_its_window_and_its_attached_suspects() -> None:
     assert incident_culprits(incident(suspects), SimpleNamespace()) == (9,)  # type: ignore[arg-type]
     with pytest.raises(IncidentError, match="nothing to search for"):
         incident_culprits(incident({"suspects": []}), SimpleNamespace())  # type: ignore[arg-type]
+
+
+def test_the_culprits_of_an_incident_are_those_whose_verdict_is_yes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = {"suspects": [{"doc": n, "score": 0.6, "verdict": n == 3} for n in (2, 3)]}
+    rng = random.Random(9)
+    manifest = corpus(
+        tmp_path, [rng.randbytes(900).decode("latin-1"), "ня " * 9, prose(rng, 90)], shards=1
+    )
+    assert incident_culprits(incident(stored), manifest) == (3,)
+
+    # Document 2 fed a control window too, so it is a control alone.
+    window = {"first": 4, "last": 5, "documents": {"doc": [0, 1, 2]}, "control_documents": [2]}
+    fresh = incident(None)
+    fresh.evidence = lambda event, name: window
+    assert incident_window(fresh).alone == (0, 1)
+    assert incident_culprits(fresh, manifest) == (0,)
+    suspects = [SimpleNamespace(doc=n, score=0.6, verdict=n == 1) for n in (0, 1)]
+    monkeypatch.setattr(windows, "triage", lambda *_: suspects)
+    assert incident_culprits(fresh, manifest) == (1,)
 
 
 def test_a_document_has_the_highest_loss_of_its_samples() -> None:

@@ -222,7 +222,8 @@ def _shares(incident: Incident, manifest: Manifest) -> Shares | None:
 
 
 def _condemned(manifest: Manifest, docs: list[int], controls: list[int]) -> set[int]:
-    found = triage(manifest, docs, controls, tell=str)  # identify told what did not work
+    alone = sorted(set(docs).difference(controls))
+    found = triage(manifest, alone, controls, tell=str)  # identify told what did not work
     return {suspect.doc for suspect in found if suspect.verdict}
 
 

@@ -81,7 +81,7 @@ def find_suspects(
         a known tokenizer only repeats and copies are judged.
     """
     losses = document_losses(OnBranch(ledger, branch), window.first, window.last)
-    suspects = triage(manifest, window.docs, window.controls, losses=losses, tell=tell)
+    suspects = triage(manifest, window.alone, window.controls, losses=losses, tell=tell)
     return acquit_suspects(
         suspects,
         ledger,

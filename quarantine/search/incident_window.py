@@ -36,6 +36,11 @@ class IncidentWindow:
     docs: tuple[int, ...]
     controls: tuple[int, ...]
 
+    @property
+    def alone(self) -> tuple[int, ...]:
+        """The documents of the window that fed no control window as well."""
+        return tuple(sorted(set(self.docs).difference(self.controls)))
+
 
 def incident_window(incident: Incident) -> IncidentWindow:
     """Return the window that `incident identify` stored.
@@ -60,11 +65,12 @@ def culprits(incident: Incident, manifest: Manifest) -> tuple[int, ...]:
     """
     attached = incident.attached("suspects")
     if attached is not None:
-        scores = {int(s["doc"]): float(s["score"]) for s in attached["suspects"]}
+        suspects = attached["suspects"]
+        crossed = {int(s["doc"]) for s in suspects if s.get("verdict", s["score"] >= DECISIVE)}
     else:
         window = incident_window(incident)
-        scores = {s.doc: s.score for s in triage(manifest, window.docs, window.controls)}
-    found = tuple(sorted(doc for doc, score in scores.items() if score >= DECISIVE))
+        crossed = {s.doc for s in triage(manifest, window.alone, window.controls) if s.verdict}
+    found = tuple(sorted(crossed))
     if not found:
         raise IncidentError(
             f"no document of {incident.id} crossed the line, so there is nothing to search for; "

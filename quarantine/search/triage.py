@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ...loader.errors import UsageError
 from .columns import TextChunk
 from .detectors import detect_chunk, panel_findings
 from .features import measure
@@ -41,6 +42,10 @@ LEVELS = (NEAR, 0.5, 0.75)
 HARMFUL_ALONE = ("binary", "repetition", "mojibake")
 """Families of which one document in a window is suspect; of the others it takes two."""
 COPY_DETECTOR = "copies"
+UNDECIDED = 0.499
+"""Most that a document scores without a verdict, so that it stays below 0.5 when rounded."""
+MOST_RANGES = 8
+"""Ranges of documents that a refusal names."""
 MOST_COMPARED = 16384
 """Documents of window and controls together that are compared with each other."""
 
@@ -55,15 +60,16 @@ def triage(
 ) -> list[Suspect]:
     """Return the window's suspects, the most suspicious first.
 
-    `losses` are per-document losses where the ledger has them. A document that is in both windows
-    counts as a control. `tell` hears of each detector that cannot be used or failed; else a
-    RuntimeWarning says it.
+    `losses` are per-document losses where the ledger has them. `tell` hears of each detector that
+    cannot be used or failed; else a RuntimeWarning says it.
 
     Raises:
+        UsageError: a document is in the window and in its controls.
         NotFound: a document is outside the corpus.
     """
     control_ids = np.unique(np.asarray(control_docs, dtype=np.int64))
-    window_ids = np.setdiff1d(np.asarray(window_docs, dtype=np.int64), control_ids)
+    window_ids = np.unique(np.asarray(window_docs, dtype=np.int64))
+    _require_apart(window_ids, control_ids)
     if not len(window_ids):
         return []
     docs = np.concatenate([window_ids, control_ids])
@@ -76,13 +82,33 @@ def triage(
     for problem in (*opinions.problems, *merged(failed + failed_too)):
         tell(str(problem))
     found, usual = (_answered(each, opinions) for each in (found, usual))
-    weights = _weigh(found, usual, len(window_ids), len(control_ids))
+    sources = dict(zip(window_ids.tolist(), names, strict=True))
+    usual_sources = dict(zip(control_ids.tolist(), usual_names, strict=True))
+    weights = _weigh(found, _Rates.of(found, sources), _Rates.of(usual, usual_sources), sources)
     weighed = list(zip(found, weights, strict=True))
     if len(window_ids) <= MOST_COMPARED:
         near = copies(both.rows(0, MOST_COMPARED), docs, len(window_ids))
         weighed += [(finding, finding.score) for finding in near]
-    sources = dict(zip(window_ids.tolist(), names, strict=True))
     return _rank(weighed, sources, losses or {})
+
+
+def _require_apart(window: NDArray[np.int64], controls: NDArray[np.int64]) -> None:
+    shared = np.intersect1d(window, controls)
+    if len(shared):
+        rest = np.setdiff1d(controls, shared)
+        told = f"document{'s' * many} {_ranges(shared)} {'are' if many else 'is'}"
+        remedy = f"the controls without them are {_ranges(rest)}" if len(rest) else "none are left"
+        raise UsageError(
+            f"{told} in the window, {_ranges(window)}, and in its "
+            f"controls, {_ranges(controls)}; leave them out of one of the two: {remedy}"
+        )
+
+
+def _ranges(docs: NDArray[np.int64]) -> str:
+    """Return ascending ordinals as `7,12-15`, as the command line takes them, cut after eight."""
+    parts = np.split(docs, np.flatnonzero(np.diff(docs) > 1) + 1)
+    told = [f"{p[0]}" if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts[:MOST_RANGES]]
+    return ",".join(told) + (",…" if len(parts) > MOST_RANGES else "")
 
 
 def _panel(controls: TextChunk, sources: Sequence[str]) -> Panel:
@@ -190,34 +216,68 @@ def _copy_score(copies: int, expected: float) -> float:
     return min(excess / (excess + EXCESS), copies / (copies + TIMES * expected))
 
 
-def _weigh(found: list[Finding], usual: list[Finding], window: int, controls: int) -> list[float]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rates:
+    """The scores of a window's findings by (detector, source), ascending, and its documents.
+
+    The source None is all sources together.
+    """
+
+    scores: Mapping[tuple[str, str | None], list[float]]
+    documents: Mapping[str | None, int]
+
+    @classmethod
+    def of(cls, findings: list[Finding], sources: Mapping[int, str]) -> _Rates:
+        """Return the rates of a window, whose documents are those of `sources`."""
+        scores: dict[tuple[str, str | None], list[float]] = defaultdict(list)
+        for finding in sorted(findings, key=lambda finding: finding.score):
+            for source in (None, sources[finding.doc]):
+                scores[finding.detector, source].append(finding.score)
+        documents: Counter[str | None] = Counter([*sources.values(), *[None] * len(sources)])
+        return cls(scores=scores, documents=documents)
+
+    def at_least(self, detector: str, source: str | None, score: float) -> tuple[int, int]:
+        """Return how many findings score as much, and how many documents there are."""
+        known = self.scores.get((detector, source), [])
+        return len(known) - bisect_left(known, score), self.documents[source]
+
+
+def _weigh(
+    found: list[Finding], here: _Rates, there: _Rates, sources: Mapping[int, str]
+) -> list[float]:
     """Return the score of each finding in the light of the controls.
 
     What counts is the share of the finding's rate that the controls do not explain: the mean over
     findings of its detector at least as strong, and over all of its detector, since one strong
     finding means little where weaker ones are common. Where it is half or more, a decisive
-    finding stays at 0.5 or above; else the score is multiplied by it. Without controls scores stay
-    as they are, except that what only annotates stays below 0.5.
+    finding stays at 0.5 or above; else the score is multiplied by it and stays below. What only
+    annotates is measured against the controls of its own source, and counts half without them.
     """
-    if not controls:
-        return [f.score if f.verdict else min(f.score, DECISIVE - 1e-6) for f in found]
-    here, there = _sorted_scores(found), _sorted_scores(usual)
     weighed = []
     for finding in found:
-        mine, theirs = here[finding.detector], there[finding.detector]
-        caution = 1.0 if finding.verdict and finding.family not in HARMFUL_ALONE else 0.0
-        shares = [
-            _unexplained(
-                (_at_least(mine, level), window), (_at_least(theirs, level), controls), caution
-            )
-            for level in (finding.score, 0.0)
-        ]
-        share = sum(shares) / len(shares)
+        source = None if finding.verdict else sources[finding.doc]
+        share = _share(finding, source, here, there)
         if finding.verdict and share >= 0.5:
             weighed.append(DECISIVE + (finding.score - DECISIVE) * share)
         else:
-            weighed.append(min(finding.score * share, DECISIVE - 1e-6))
+            weighed.append(min(finding.score * share, UNDECIDED))
     return weighed
+
+
+def _share(finding: Finding, source: str | None, here: _Rates, there: _Rates) -> float:
+    """Return the share of a finding's rate in `source` that the controls leave unexplained."""
+    if not there.documents[source]:
+        return 1.0 if finding.verdict else 0.5
+    caution = 1.0 if finding.verdict and finding.family not in HARMFUL_ALONE else 0.0
+    shares = [
+        _unexplained(
+            here.at_least(finding.detector, source, level),
+            there.at_least(finding.detector, source, level),
+            caution,
+        )
+        for level in (finding.score, 0.0)
+    ]
+    return sum(shares) / len(shares)
 
 
 def _unexplained(here: tuple[int, int], there: tuple[int, int], caution: float) -> float:
@@ -229,19 +289,6 @@ def _unexplained(here: tuple[int, int], there: tuple[int, int], caution: float) 
     rate = (here[0] - caution * math.sqrt(here[0])) / here[1]
     usual = (there[0] + 0.5) / (there[1] + 1)
     return max(0.0, 1.0 - usual / rate) if rate > 0 else 0.0
-
-
-def _sorted_scores(findings: list[Finding]) -> dict[str, list[float]]:
-    scores: dict[str, list[float]] = defaultdict(list)
-    for finding in findings:
-        scores[finding.detector].append(finding.score)
-    for values in scores.values():
-        values.sort()
-    return scores
-
-
-def _at_least(scores: list[float], score: float) -> int:
-    return len(scores) - bisect_left(scores, score)
 
 
 def _rank(
@@ -262,11 +309,12 @@ def _suspect(
     doc: int, group: list[tuple[Finding, float]], source: str, loss: float | None
 ) -> Suspect:
     ranked = sorted(group, key=lambda pair: (-pair[1], pair[0].detector))
-    best, score = ranked[0]
+    deciding = [finding for finding, weight in ranked if finding.verdict and weight >= DECISIVE]
+    best = deciding[0] if deciding else ranked[0][0]
     return Suspect(
         doc=doc,
-        score=score,
-        verdict=any(f.verdict and weight >= DECISIVE for f, weight in ranked),
+        score=ranked[0][1],
+        verdict=bool(deciding),
         reasons=tuple(finding.reason for finding, _ in ranked),
         spans=best.spans,
         findings=tuple(finding for finding, _ in ranked),
