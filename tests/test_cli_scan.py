@@ -88,7 +88,7 @@ def test_controls_need_a_window(manifest: Path) -> None:
 
 
 def test_a_document_in_the_window_and_in_its_controls_is_refused(manifest: Path) -> None:
-    with pytest.raises(UsageError, match="document 25 is in the window, 25-31, and .*are 0-24"):
+    with pytest.raises(UsageError, match=r"document 25 is in the window, 25-31, and .*are 0-24"):
         run("--manifest", manifest, "--window", "25-31", "--controls", "0-25")
 
 

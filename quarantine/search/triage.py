@@ -96,6 +96,7 @@ def _require_apart(window: NDArray[np.int64], controls: NDArray[np.int64]) -> No
     shared = np.intersect1d(window, controls)
     if len(shared):
         rest = np.setdiff1d(controls, shared)
+        many = len(shared) > 1
         told = f"document{'s' * many} {_ranges(shared)} {'are' if many else 'is'}"
         remedy = f"the controls without them are {_ranges(rest)}" if len(rest) else "none are left"
         raise UsageError(
