@@ -13,6 +13,7 @@ from rich.console import Console
 from ..loader.errors import UsageError
 from ..loader.manifest import Manifest
 from ..quarantine.respond.acquittal import Acquittal
+from ..quarantine.respond.narrative import count
 from ..quarantine.respond.operations import branch_of_spike
 from ..quarantine.respond.suspects import find_suspects
 from ..quarantine.search.corpus_scan import examine_documents, run_scan
@@ -31,6 +32,8 @@ from .respond_options import corpus_of
 
 MOST_PLACES = 3
 """Places of a group of copies in its row of the table; --json has up to eight."""
+MOST_REASONS = 2
+"""Reasons in the row of a suspect; --json has all."""
 
 
 @click.command()
@@ -90,11 +93,12 @@ def scan(
             "--controls needs the --window that they are controls for"
         )
     if incident is not None:
-        _emit_suspects(*_incident(run, incident, manifest, history), limit, as_json)
+        corpus, eaten, suspects, free = _incident(run, incident, manifest, history)
+        _emit_suspects(corpus, eaten, suspects, free, limit=limit, as_json=as_json)
     elif window is not None:
         corpus = _ready(load_manifest(manifest))
         suspects = triage(corpus, window, controls or [], tell=say)
-        _emit_suspects(corpus, suspects, (), limit, as_json)
+        _emit_suspects(corpus, len(set(window)), suspects, (), limit=limit, as_json=as_json)
     else:
         _scan(
             _ready(load_manifest(manifest)),
@@ -119,7 +123,7 @@ def _ready(corpus: Manifest) -> Manifest:
 
 def _incident(
     run: Path, incident_id: str, manifest: Path | None, history: int
-) -> tuple[Manifest, list[Suspect], list[Acquittal]]:
+) -> tuple[Manifest, int, list[Suspect], list[Acquittal]]:
     opened, incident = find(run, incident_id)
     window = incident_window(incident)
     corpus, branch = _ready(corpus_of(opened, manifest)), branch_of_spike(incident, opened)
@@ -127,21 +131,26 @@ def _incident(
         found = find_suspects(
             incident, ledger, corpus, window, branch=branch, history=history, tell=say
         )
-    return corpus, *found
+    return corpus, len(set(window.docs)), *found
 
 
 def _emit_suspects(
     corpus: Manifest,
+    documents: int,
     suspects: list[Suspect],
     free: Sequence[Acquittal],
+    *,
     limit: int,
     as_json: bool,
 ) -> None:
     def render(console: Console) -> None:
-        rows = [(s.doc, s.score, s.source, s.loss, "; ".join(s.reasons)) for s in suspects[:limit]]
-        names = ["doc", "score", "source", "loss", "reasons"]
+        rows = [
+            (s.doc, _yes(s.verdict), s.score, s.source, s.loss, _why(s)) for s in suspects[:limit]
+        ]
+        names = ["doc", "verdict", "score", "source", "loss", "reasons"]
         console.print(table("suspects", names, rows))
         _say_more(console, len(suspects), limit)
+        _say_flagged(console, sum(suspect.verdict for suspect in suspects), documents)
 
     payload = {
         "manifest": corpus.fingerprint,
@@ -149,6 +158,13 @@ def _emit_suspects(
         "acquitted": [each.to_json() for each in free],
     }
     emit(as_json, payload, render)
+
+
+def _why(suspect: Suspect) -> str:
+    """Return the best reasons, and how many more there are."""
+    more = len(suspect.reasons) - MOST_REASONS
+    told = suspect.reasons[:MOST_REASONS]
+    return "; ".join([*told, f"and {more} more"] if more > 0 else told)
 
 
 def _scan(
@@ -184,13 +200,12 @@ def _scan(
 
     def render(console: Console) -> None:
         ranked = nsmallest(limit, findings, key=lambda f: (not f.verdict, -f.score, f.doc))
-        rows = [
-            (f.doc, "yes" if f.verdict else "no", f.score, f.detector, f.reason) for f in ranked
-        ]
+        rows = [(f.doc, _yes(f.verdict), f.score, f.detector, f.reason) for f in ranked]
         console.print(table("findings", ["doc", "verdict", "score", "detector", "reason"], rows))
         _say_more(console, len(findings), limit)
         if report.duplicates is not None:
             _show_copies(console, report.duplicates, limit)
+        _say_flagged(console, payload["flagged"], payload["documents"])
 
     emit(as_json, payload, render)
     report.require_whole()
@@ -217,11 +232,23 @@ def _show_copies(console: Console, found: Duplicates, limit: int) -> None:
         console.print(table("exact copies", names, rows))
         _say_more(console, found.count, limit)
     console.print(
-        f"exact copies: {found.count} groups, {found.copies} documents beyond the first of each; "
-        f"{found.empty} documents are empty"
+        f"exact copies: {count(found.count, 'group')}, {count(found.copies, 'document')} beyond "
+        f"the first of each; {_are(found.empty, 'document')} empty"
     )
 
 
 def _say_more(console: Console, total: int, limit: int) -> None:
     if total > limit:
         console.print(f"{total - limit} more; raise --limit or use --json")
+
+
+def _say_flagged(console: Console, flagged: int, documents: int) -> None:
+    console.print(f"{flagged} of {_are(documents, 'document')} flagged")
+
+
+def _are(number: int, noun: str) -> str:
+    return f"{count(number, noun)} {'is' if number == 1 else 'are'}"
+
+
+def _yes(verdict: bool) -> str:
+    return "yes" if verdict else "no"

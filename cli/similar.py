@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -89,12 +90,12 @@ def similar(
         _require_text(loaded)
     warm(say)
     query = build_query(loaded, wanted, threshold=threshold, kinds=kinds or KINDS)
-    say(_chances(query))
+    chances = _chances(query)
     start_quietly(workers)
     with progress("searching", loaded.documents_count) as advance:
         found = run_query(loaded, query, workers=workers, advance=advance, work=work)
-    for cut in found.cut:
-        say(str(cut))
+    for note in found.notes(loaded):
+        say(note)
     hits, free = _acquit(run, incident, loaded, found.hits)
     bins = recall_bins(hits, least=query.least, banded=query.banded)
     ranked = sorted(hits, key=lambda hit: (-hit.score, hit.doc))
@@ -107,12 +108,11 @@ def similar(
             hit.to_json() | ({"passages": shown[hit.doc]} if hit.doc in shown else {})
             for hit in hits
         ],
+        "candidates": chances,
         "cut": [{"shard": cut.shard, "candidates": cut.candidates} for cut in found.cut],
         "acquitted": [each.to_json() for each in free],
         "failures": list(found.failures),
-        "recall": [
-            {"low": b.low, "high": b.high, "hits": b.hits, "recall": b.recall} for b in bins
-        ],
+        "recall": [asdict(b) for b in bins],
     }
     for each in free[:MOST_TOLD]:
         say(f"document {each.doc} {each.reason}")
@@ -152,13 +152,15 @@ def _acquit(
         return acquit_relatives(incident, ledger, manifest, hits, branch=branch, tell=say)
 
 
-def _chances(query: Query) -> str:
-    parts = [
-        f"{recall_at(j, least=query.least, banded=query.banded):.3f} at J {j}"
-        for j in ASKED_AT
-        if j >= query.threshold
-    ]
-    return f"chance that a near copy becomes a candidate: {', '.join(parts) or 'see the recall'}"
+def _chances(query: Query) -> list[dict[str, float]]:
+    """Say and return P(a near copy becomes a candidate) by J, where near copies are asked for."""
+    if "near" not in query.kinds:
+        return []
+    asked = sorted({query.threshold, *(j for j in ASKED_AT if j > query.threshold)})
+    chances = {j: recall_at(j, least=query.least, banded=query.banded) for j in asked}
+    told = ", ".join(f"{chance:.3f} at J {j:g}" for j, chance in chances.items())
+    say(f"chance that a near copy becomes a candidate: {told}")
+    return [{"jaccard": j, "chance": round(chance, 6)} for j, chance in chances.items()]
 
 
 def _passages(manifest: Manifest, hits: list[Hit]) -> dict[int, list[dict[str, object]]]:

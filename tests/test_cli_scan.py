@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,17 @@ def test_exact_copies_of_the_whole_corpus_are_told(tmp_path: Path) -> None:
     assert [place["doc"] for place in found["groups"][0]["places"]] == [2, 5, 10]
     text = run("--manifest", place)
     assert "2 in part-000.parquet" in text
-    assert "1 groups, 2 documents beyond the first of each" in text
+    assert "1 group, 2 documents beyond the first of each; 0 documents are empty" in " ".join(
+        text.split()
+    )
+
+
+def test_one_empty_document_is_told_in_the_singular(tmp_path: Path) -> None:
+    text = run("--manifest", corpus(tmp_path, [*TEXTS[:3], TEXTS[0], ""]).path)
+
+    assert "1 group, 1 document beyond the first of each; 1 document is empty" in " ".join(
+        text.split()
+    )
 
 
 def test_some_documents_can_be_named(manifest: Path) -> None:
@@ -72,7 +83,23 @@ def test_the_table_names_detector_and_reason(manifest: Path) -> None:
 
     assert "binary" in text
     assert "more; raise --limit" in text
-    assert "suspects" in run("--manifest", manifest, "--window", "30,31")
+    assert text.endswith("2 of 32 documents are flagged\n")
+    assert run("--manifest", manifest, "--docs", "30").endswith("1 of 1 document is flagged\n")
+
+
+def test_the_table_of_a_window_has_verdicts_two_reasons_and_how_many_are_flagged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    foreign = " ".join(f"слово{i}" for i in range(200))
+    path = corpus(tmp_path, ["ab " * 900, foreign, *TEXTS[:4]]).path
+    lines = run("--manifest", path, "--window", "0-5").splitlines()
+    junk, clean = (next(line for line in lines if line[1:].split()[0] == n) for n in "01")
+
+    assert "yes" in junk
+    assert re.search(r"; .*; and \d more", junk)
+    assert " no " in clean
+    assert lines[-1] == "1 of 6 documents are flagged"
 
 
 @pytest.mark.parametrize("docs", ["x", "3-1", "", "-4", "0-9999999"])

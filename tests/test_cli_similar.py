@@ -18,6 +18,10 @@ from shardward.cli.similar import similar
 from shardward.loader.errors import UsageError
 from shardward.quarantine.search import similar as searching
 from shardward.quarantine.search.band_scan import agreeing_rows
+from shardward.quarantine.search.index_job import build_signatures
+from shardward.quarantine.search.query import build_query
+from shardward.quarantine.search.sidecar import sidecar_path
+from shardward.quarantine.search.similar import run_query, search
 from shardward.schemas import load_schema
 
 RNG = random.Random(6)
@@ -69,6 +73,43 @@ def test_one_kind_can_be_asked_for(manifest: Path) -> None:
     payload = json.loads(run("--manifest", manifest, "--docs", "20", "--kind", "exact", "--json"))
 
     assert [hit["doc"] for hit in payload["hits"]] == [22]
+
+
+def test_the_chance_of_near_copies_is_told_and_in_the_json_where_they_are_asked_for(
+    manifest: Path,
+) -> None:
+    said = "chance that a near copy"
+    for kind, jaccards in (("near", [0.75, 0.8, 0.9]), ("exact", []), ("junk", [])):
+        only = ["--manifest", str(manifest), "--docs", "20", "--threshold", "0.75", "--kind", kind]
+        result = CliRunner().invoke(similar, [*only, "--json"], catch_exceptions=False)
+        payload = json.loads(result.stdout)
+        Draft202012Validator(load_schema("similar.v1")).validate(payload)
+
+        assert [each["jaccard"] for each in payload["candidates"]] == jaccards
+        assert all(0.9 < each["chance"] <= 1 for each in payload["candidates"])
+        assert (said in result.stderr) == (kind == "near")
+
+
+def test_sidecars_that_cannot_be_used_are_told_of_once_with_the_remedy(tmp_path: Path) -> None:
+    built = corpus(tmp_path, TEXTS, shards=3)
+    build_signatures(built)
+    for shard in (0, 2):
+        sidecar_path(built, shard).write_bytes(b"torn")
+    result = CliRunner().invoke(similar, ["--manifest", str(built.path), "--docs", "20", "--json"])
+
+    assert [hit["doc"] for hit in json.loads(result.stdout)["hits"]] == [21, 22]
+    assert result.stderr.count("the signatures of 2 of 3 shards are damaged") == 1
+    assert f"corpus index --out {built.path} --signatures" in result.stderr
+    with pytest.warns(RuntimeWarning, match="signatures of 2 of 3 shards"):
+        search(built, [20])
+    build_signatures(built)
+    assert not list(run_query(built, build_query(built, [20])).notes(built))
+
+
+def test_a_search_without_sidecars_says_nothing_of_them(manifest: Path) -> None:
+    result = CliRunner().invoke(similar, ["--manifest", str(manifest), "--docs", "20"])
+
+    assert "signatures" not in result.stderr
 
 
 def test_passages_and_recall_are_shown_on_request(manifest: Path, tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 from functools import partial
+from pathlib import Path
 
 import pytest
 from helpers_search import corpus, edited, prose
@@ -77,6 +79,20 @@ def test_junk_is_found_by_the_culprits_family(manifest: Manifest) -> None:
     hits = search(manifest, [320, 321, 322, 340, 341], kinds=("junk",))
 
     assert docs(hits, "junk") == {*range(323, 340), *range(342, 360)}
+
+
+def test_junk_reasons_give_percents_that_are_never_nothing(tmp_path: Path) -> None:
+    trace = prose(random.Random(7), 600)
+    trace = trace[:1500] + "\x00\x01\x02\x03\x04\x05\x06" + trace[1500:]
+    noise = random.Random(8).randbytes(2000).decode("latin-1")
+    manifest = corpus(tmp_path, [noise, trace, *(prose(random.Random(n), 99) for n in range(9))])
+    (hit,) = search(manifest, [0], kinds=["junk"])
+
+    assert hit.doc == 1
+    assert re.fullmatch(r"binary: 0\.1\d% of it, \d\d% of document 0", hit.reason)
+    assert [similar._percent(n) for n in (1e-9, 0.0015, 0.0213, 0.8, 1.4)] == [
+        "under 0.01%", "0.15%", "2.13%", "80%", "100%",
+    ]  # fmt: skip
 
 
 def test_clean_culprits_make_no_junk_query(manifest: Manifest) -> None:

@@ -86,12 +86,6 @@ def index_shard(shard: int, manifest: Manifest) -> ShardIndexed:
     return ShardIndexed(made=True, documents=documents, bytes=path.stat().st_size)
 
 
-def rows_of_shard(manifest: Manifest, shard: int) -> IndexRows:
-    """Return the rows of one shard from its sidecar, or from its text where it has none."""
-    rows = usable_sidecar(manifest, shard)
-    return read_shard(manifest, shard) if rows is None else rows
-
-
 def read_shard(manifest: Manifest, shard: int) -> IndexRows:
     """Return the rows of one shard, made from its text.
 

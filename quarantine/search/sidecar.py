@@ -87,6 +87,12 @@ def usable_sidecar(manifest: Manifest, shard: int) -> IndexRows | None:
         return None
 
 
+def has_sidecar(manifest: Manifest, shard: int) -> bool:
+    """Return whether one shard has a sidecar, usable or not, or a part of one."""
+    path = sidecar_path(manifest, shard)
+    return path.exists() or path.with_suffix(".json").exists()
+
+
 def _expected(manifest: Manifest, shard: int) -> dict[str, Any]:
     return {
         "manifest": manifest.fingerprint,

@@ -9,6 +9,7 @@ not followed. Shards with a sidecar are read from it; of the others the text is 
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,16 +24,18 @@ from .band_scan import MOST_CANDIDATES, Candidates, agreeing_rows, rows_sharing_
 from .engine import executor
 from .guilt import as_guilty, strengths
 from .hits import KINDS, Hit
-from .index_job import rows_of_shard
+from .index_job import read_shard
 from .markers import Markers
 from .query import NEAR, Query, build_query
 from .rows import EMPTY_HASH, IndexRows
+from .sidecar import has_sidecar, usable_sidecar
 from .signature import jaccard, shingle_set
 from .texts import block_chunk
 
 if TYPE_CHECKING:
     from ...loader.manifest import Manifest
 
+SMALLEST_TOLD = 0.0001
 _EMPTY = np.frombuffer(EMPTY_HASH, dtype=np.uint8)
 
 
@@ -40,13 +43,15 @@ _EMPTY = np.frombuffer(EMPTY_HASH, dtype=np.uint8)
 class ShardHits:
     """The hits in one shard, or why it could not be read.
 
-    `cut` counts the candidates for near copies that were too many to be verified.
+    `cut` counts the candidates for near copies that were too many to be verified, `stale` says that
+    its text was read because its sidecar is damaged or of another version.
     """
 
     shard: int
     documents: int
     hits: tuple[Hit, ...]
     cut: int = 0
+    stale: bool = False
     failure: str = ""
 
 
@@ -68,13 +73,25 @@ class Cut:
 class Relatives:
     """What a search found and what it left unverified, in the order of documents and shards.
 
-    `failures` say which shards could not be read; there are no hits in those.
+    `failures` say which shards could not be read; there are no hits in those. `stale` counts the
+    shards whose sidecars were there but could not be used.
     """
 
     hits: list[Hit]
     cut: list[Cut]
     failures: tuple[str, ...] = ()
     shards: int = 0
+    stale: int = 0
+
+    def notes(self, manifest: Manifest) -> Iterator[str]:
+        """Yield what the caller should hear of: what was cut, and sidecars to be made anew."""
+        yield from map(str, self.cut)
+        if self.stale:
+            yield (
+                f"the signatures of {self.stale} of {self.shards} shards are damaged or were made "
+                "by another version, so their text was read; make them anew with shardward corpus "
+                f"index --out {shlex.quote(str(manifest.path))} --signatures"
+            )
 
     def require_whole(self) -> None:
         """Raise CorpusError, all of them named, where shards could not be read."""
@@ -111,8 +128,8 @@ def search(
         kinds: which of near, exact and junk.
         advance: hears of each n documents scanned.
         work: directory for what is done, so that a stopped search goes on.
-        tell: hears of each shard that has more candidates than are verified; else a RuntimeWarning
-            says it.
+        tell: hears of each shard that has more candidates than are verified, and of sidecars that
+            could not be used; else a RuntimeWarning says it.
 
     Raises:
         UsageError: an unknown kind, a threshold outside (0, 1], or no query documents.
@@ -122,8 +139,8 @@ def search(
     query = build_query(manifest, query_docs, threshold=threshold, kinds=kinds)
     found = run_query(manifest, query, workers=workers, advance=advance, work=work)
     found.require_whole()
-    for cut in found.cut:
-        tell(str(cut))
+    for note in found.notes(manifest):
+        tell(note)
     return found.hits
 
 
@@ -145,8 +162,10 @@ def run_query(
     hits = [hit for found in done.values() if found is not None for hit in found]
     failures: list[str] = []
     cut: dict[int, int] = {}
+    stale = 0
     pool = executor(workers, lambda shard: manifest.shards[shard].uri, lost=failures.append)
     for result in pool.map_unordered(scan_shard, open_shards, (manifest, query)):
+        stale += result.stale
         if result.failure:
             failures.append(result.failure)
         else:
@@ -162,6 +181,7 @@ def run_query(
         cut=[Cut(shard=manifest.shards[n].uri, candidates=cut[n]) for n in sorted(cut)],
         failures=tuple(sorted(failures)),
         shards=len(manifest.shards),
+        stale=stale,
     )
 
 
@@ -171,8 +191,10 @@ def scan_shard(shard: int, broadcast: tuple[Manifest, Query]) -> ShardHits:
     documents = manifest.shards[shard].documents
     first = manifest.shards[shard].first_document
     asked = {doc - first for doc in query.docs}
+    rows = usable_sidecar(manifest, shard)
+    stale = rows is None and has_sidecar(manifest, shard)
     try:
-        rows = rows_of_shard(manifest, shard)
+        rows = read_shard(manifest, shard) if rows is None else rows
         exact = {row: doc for row, doc in _exact(rows, query).items() if row not in asked}
         near = _candidates(rows, query, known=asked | exact.keys())
         hits = (
@@ -182,7 +204,7 @@ def scan_shard(shard: int, broadcast: tuple[Manifest, Query]) -> ShardHits:
         )
     except CorpusError as error:
         return ShardHits(shard=shard, documents=documents, hits=(), failure=str(error))
-    return ShardHits(shard=shard, documents=documents, hits=hits, cut=near.cut)
+    return ShardHits(shard=shard, documents=documents, hits=hits, cut=near.cut, stale=stale)
 
 
 def _exact_hits(first: int, exact: dict[int, int]) -> Iterator[Hit]:
@@ -253,11 +275,17 @@ def _junk(rows: IndexRows, first: int, query: Query) -> Iterator[Hit]:
         if guilty[row] >= 0:
             culprit = query.culprits[int(guilty[row])]
             match, score = culprit.doc, min(1.0, float(values[row, culprit.kind]))
-            reason = (
-                f"{culprit.name} at {score:.2f}, as in document {match} at {culprit.strength:.2f}"
-            )
+            here, there = _percent(score), _percent(culprit.strength)
+            reason = f"{culprit.name}: {here} of it, {there} of document {match}"
         else:
             match = query.likeness.docs[int(distances[row].argmin())]
             score = 1.0 / (1.0 + float(least[row]) / query.likeness.threshold)
             reason = f"its characters and repeats are distributed like those of document {match}"
         yield Hit(doc=first + row, query_doc=match, kind="junk", score=score, reason=reason)
+
+
+def _percent(share: float) -> str:
+    """Return a share in percent, never as 0% where there is something."""
+    if share < SMALLEST_TOLD:
+        return f"under {SMALLEST_TOLD:.2%}"
+    return f"{min(share, 1.0):.{0 if share >= 0.1 else 2}%}"
