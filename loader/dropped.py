@@ -40,9 +40,8 @@ def close_when_dropped(owner: object, *closes: Close, user: User = lambda: None)
     program waits for, when that thread has. Neither happens in a forked child, whose copy of the
     owner has none of its threads.
     """
-    if not _closer or _closer[0].process != os.getpid():
-        _closer[:] = [_Closer()]
-    weakref.finalize(owner, _closer[0].take, closes).atexit = False
+    closer = _closers.get(os.getpid()) or _closers.setdefault(os.getpid(), _Closer())
+    weakref.finalize(owner, closer.take, closes).atexit = False
     if not _hooked:
         _hooked.append(True)
         # A plain `atexit` function runs only when the pools' threads have been waited for, and
@@ -55,9 +54,10 @@ def close_when_dropped(owner: object, *closes: Close, user: User = lambda: None)
 
 def wait_for_dropped() -> None:
     """Return when every loader that was collected so far is ended, or does not end for long."""
-    if _closer and _closer[0].process == os.getpid():
+    closer = _closers.get(os.getpid())
+    if closer is not None:
         ended = threading.Event()
-        _closer[0].take((ended.set,))
+        closer.take((ended.set,))
         ended.wait(PATIENCE)
 
 
@@ -70,13 +70,13 @@ class _Closer:
     """
 
     def __init__(self) -> None:
-        self.process = os.getpid()
+        self._process = os.getpid()
         self._dropped: SimpleQueue[tuple[Close, ...]] = SimpleQueue()
         threading.Thread(target=self._run, name="close-dropped", daemon=True).start()
 
     def take(self, closes: tuple[Close, ...]) -> None:
         """Have `closes` called, but in a forked child, which has no such thread."""
-        if self.process == os.getpid():
+        if self._process == os.getpid():
             self._dropped.put(closes)
 
     def _run(self) -> None:
@@ -121,5 +121,6 @@ def _close(closes: tuple[Close, ...]) -> None:
 
 
 _open: weakref.WeakKeyDictionary[object, _Open] = weakref.WeakKeyDictionary()
-_closer: list[_Closer] = []
+_closers: dict[int, _Closer] = {}
+"""That of each process: a forked child has its parent's as well, without the thread."""
 _hooked: list[bool] = []

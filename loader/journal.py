@@ -67,6 +67,9 @@ class JournalWriter(Closing):
         on_close: Callable[[], None] | None = None,
     ) -> None:
         self.path = path
+        self._process = os.getpid()
+        self._forks = _forks()
+        self._born = self._forks[0]
         self._on_sync = on_sync
         self._on_close = on_close
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,9 +78,6 @@ class JournalWriter(Closing):
         sync_directory(path.parent)
         self._end = os.fstat(self._handle).st_size
         self._synced = 0
-        self._process = os.getpid()
-        self._forks = _forks()
-        self._born = self._forks[0]
         # A signal handler may come in the middle of a write, in the thread that holds the lock.
         self._lock = threading.RLock()
         self._sync_lock = threading.RLock()
@@ -95,8 +95,10 @@ class JournalWriter(Closing):
             self._thread.start()
 
     def __del__(self) -> None:
-        # The collector may run anywhere, so no lock is taken and the thread is not waited for.
-        self._let_go()
+        # The collector may run anywhere, so no lock is taken and the thread is not waited for. In a
+        # forked child the number may be that of another file by now.
+        if self._handle >= 0 and self._forks[0] == self._born:
+            self._let_go()
 
     @property
     def end(self) -> int:
@@ -173,6 +175,8 @@ class JournalWriter(Closing):
         self._closing.set()
         if self._thread is not None:
             self._thread.join()
+        if self._handle < 0:  # a signal handler closed it meanwhile
+            return
         try:
             # A signal handler may close in the middle of a write, whose record stands by now.
             self._end = os.fstat(self._handle).st_size

@@ -11,6 +11,7 @@ import gc
 import json
 import os
 import socket
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,9 @@ from .dropped import wait_for_dropped
 from .errors import Busy
 from .files import NO_LOCKS
 from .topology import Topology
+
+ASKS, MOMENT = 10, 0.01
+"""How often to try a lock that nobody alive seems to hold, and the seconds in between."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +103,7 @@ def take_slot(path: Path, launch: str) -> RankSlot:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        guarded = _lock(handle)
+        guarded = _lock_despite_askers(handle, path)
         holder = read_holder(path)
         if not guarded and holder is not None and holder.pid == os.getpid():
             # A loader that nobody refers to any more may lie in a cycle, such as of a traceback.
@@ -159,6 +163,17 @@ def _lock(handle: int) -> bool | None:
             return False
         raise
     return True
+
+
+def _lock_despite_askers(handle: int, path: Path) -> bool | None:
+    """Lock as `_lock` does, but wait for those who hold the lock only to ask who does."""
+    for _ in range(ASKS):
+        guarded = _lock(handle)
+        holder = read_holder(path)
+        if guarded is not None or (holder is not None and _alive(holder)):
+            return guarded
+        time.sleep(MOMENT)
+    return None
 
 
 def _alive(holder: Holder) -> bool:

@@ -230,3 +230,19 @@ def test_truncations_to_a_synced_offset_with_garbage_tails_lose_nothing(tmp_path
         found = scan(whole[: frames[kept].offset] + bytes(tail))
 
         assert found.frames == frames[:kept]
+
+
+def test_a_signal_handler_may_close_while_the_journal_is_being_closed(tmp_path: Path) -> None:
+    writer = JournalWriter(tmp_path / "journal.bin")
+    thread, writer._thread = writer._thread, None
+    assert thread is not None
+
+    def join() -> None:
+        writer._thread = None
+        writer.close()
+        thread.join()
+
+    writer._thread = Mock(join=join)
+    writer.close()
+
+    assert writer._handle < 0

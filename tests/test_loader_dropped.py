@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from helpers_loader import arrow_corpus
 
-from shardward.loader import Manifest, Plan, Run, ShardLoader
+from shardward.loader import Manifest, Plan, Run, ShardLoader, dropped
 from shardward.loader.dropped import close_when_dropped, wait_for_dropped
 from shardward.loader.errors import Busy
 
@@ -112,6 +112,35 @@ class Part:
     def close(self) -> None:
         """Say so."""
         os.write(self._pipe, b"closed")
+
+
+def test_threads_that_make_their_first_loaders_at_once_share_a_closer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dropped, "_closers", {})
+    together = threading.Barrier(2)
+    made = dropped._Closer
+
+    def slow() -> dropped._Closer:
+        closer = made()
+        together.wait(5)
+        return closer
+
+    monkeypatch.setattr(dropped, "_Closer", slow)
+    closed: list[int] = []
+
+    def use(number: int) -> None:
+        owner = Owner()
+        close_when_dropped(owner, lambda: closed.append(number))
+
+    threads = [threading.Thread(target=use, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    wait_for_dropped()
+
+    assert sorted(closed) == [0, 1]
 
 
 def test_a_forked_child_closes_nothing_of_its_parent() -> None:

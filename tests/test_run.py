@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import socket
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +30,6 @@ from shardward.loader.records import note
 from shardward.loader.revision import Revision
 from shardward.loader.revision_store import publish_revision_files
 from shardward.loader.run import Run
-from shardward.loader.run_locks import live_holder, take_slot
 from shardward.loader.topology import Topology
 from shardward.schemas import load_schema
 
@@ -352,38 +347,3 @@ def test_the_files_of_a_run_fit_their_schemas(run: Run) -> None:
     ):
         for text in texts:
             Draft202012Validator(load_schema(schema)).validate(json.loads(text))
-
-
-def test_a_file_system_without_locks_judges_by_the_pid(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "no locks available")
-
-    monkeypatch.setattr("fcntl.flock", refuse)
-    path = run.path / "locks" / "rank-0-0.lock"
-    slot = take_slot(path, "one")
-    with pytest.raises(Busy, match="this process"):
-        take_slot(path, "two")
-    slot.release()
-    path.write_text(json.dumps({"pid": 2**22 + 1, "host": socket.gethostname()}))
-
-    take_slot(path, "three").release()
-
-
-def test_a_forked_worker_does_not_keep_the_slot(run: Run) -> None:
-    slot = take_slot(run.path / "locks" / "rank-0-0.lock", "one")
-    ours, theirs = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # the runner has threads
-        child = os.fork()
-    if child == 0:
-        os.close(theirs)
-        os.read(ours, 1)
-        os._exit(0)
-    slot.release()
-    try:
-        assert live_holder(slot.path) is None
-    finally:
-        os.close(theirs)
-        os.waitpid(child, 0)
