@@ -187,10 +187,12 @@ def _scan(
     for problem in problems:
         say(problem)
     findings = report.findings
+    documents = len(docs) if docs is not None else manifest.documents_count
+    flagged = _flagged(findings)
     payload = {
         "manifest": manifest.fingerprint,
-        "documents": len(docs) if docs is not None else manifest.documents_count,
-        "flagged": _flagged(findings),
+        "documents": documents,
+        "flagged": flagged,
         "findings": (finding.to_json() for finding in findings),
         "problems": problems,
         "failures": report.failures,
@@ -205,7 +207,7 @@ def _scan(
         _say_more(console, len(findings), limit)
         if report.duplicates is not None:
             _show_copies(console, report.duplicates, limit)
-        _say_flagged(console, payload["flagged"], payload["documents"])
+        _say_flagged(console, flagged, documents)
 
     emit(as_json, payload, render)
     report.require_whole()
