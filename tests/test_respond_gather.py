@@ -81,3 +81,8 @@ def test_the_share_of_a_window_is_what_detectors_condemn(
     assert shares is not None
     assert shares.flagged_share == 0.5
     assert shares.control_share <= 0.05
+
+    window["control_documents"] = list(range(11, 60))  # one of them was fed to both
+    again = gather._shares(incident, corpus)
+    assert again is not None
+    assert again.flagged_share == 0.5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,9 @@ def test_ids_of_an_unknown_tokenizer_have_suspects_too(tmp_path: Path) -> None:
         docs = tuple(sorted({*ledger.step_documents(3)["doc"].to_pylist(), 2}))
         window = IncidentWindow(first=3, last=3, docs=docs, controls=())
         suspects, free = find_suspects(incident, ledger, found, window, branch=None)
+        # A document that healthy steps ate as well is a control alone; nothing is refused.
+        both = replace(window, controls=(2,))
+        assert find_suspects(incident, ledger, found, both, branch=None) == ([], [])
 
     assert [(suspect.doc, suspect.verdict) for suspect in suspects] == [(2, True)]
     assert free == []
