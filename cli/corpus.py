@@ -18,7 +18,11 @@ from ..loader.sources.opening import find_shards
 from ..quarantine.search.index_job import IndexReport, build_signatures
 from ..quarantine.search.warm import warm
 from ..quarantine.search.worker import start_quietly
+from .corpus_texts import show_texts
+from .documents import DocumentList
 from .output import clean, emit, json_option, manifest_option, progress, say, table
+
+SHOWN_BYTES = 1000
 
 
 @click.group()
@@ -30,6 +34,7 @@ def corpus() -> None:
       shardward corpus index 'data/*.parquet' --out manifest --source-column source --signatures
       shardward corpus mix --manifest manifest --batch 512 --seq-len 2048
       shardward corpus show --manifest manifest
+      shardward corpus show --manifest manifest --docs 7,12-15
       shardward corpus verify --manifest manifest
     """
 
@@ -133,15 +138,43 @@ def _sign(manifest: Manifest, workers: int) -> IndexReport:
 @corpus.command()
 @manifest_option
 @click.option("--shards", "list_shards", is_flag=True, help="List the shards as well.")
+@click.option("--docs", type=DocumentList(), default=None, help="Show these texts instead.")
+@click.option(
+    "--bytes",
+    "most",
+    type=click.IntRange(1),
+    default=SHOWN_BYTES,
+    show_default=True,
+    help="Of each text, from its beginning.",
+)
+@click.option("--limit", type=click.IntRange(1), default=40, show_default=True, help="Texts shown.")
 @json_option
-def show(manifest: Path | None, list_shards: bool, as_json: bool) -> None:
-    """Show what a manifest describes.
+def show(
+    *,
+    manifest: Path | None,
+    list_shards: bool,
+    docs: list[int] | None,
+    most: int,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Show what a manifest describes, or the texts of documents.
+
+    With --docs each document is named by shard, row, source and length, and its text stands on one
+    line: line ends, control and invisible characters are spelled out. Token ids are decoded where
+    their tokenizer is known. --json has all documents, whatever --limit says.
 
     \b
     Examples:
       shardward corpus show --manifest manifest
       shardward corpus show --manifest manifest --shards --json
+      shardward corpus show --manifest manifest --docs 7,12-15 --bytes 4000
     """
+    if docs is not None:
+        if list_shards:
+            raise UsageError("give either --shards or --docs")
+        show_texts(_load(manifest), docs, most=most, limit=limit, as_json=as_json)
+        return
     loaded = _load(manifest)
     payload = _summary(loaded)
     if list_shards:

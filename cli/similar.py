@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -25,12 +27,15 @@ from ..quarantine.search.texts import documents_chunk
 from ..quarantine.search.warm import warm
 from ..quarantine.search.worker import start_quietly
 from .documents import DocumentList, load_manifest
-from .incident_options import find
+from .incident_options import find, show_commands
 from .numbers import Finite
 from .output import clean, emit, json_option, manifest_option, progress, run_option, say, table
 from .respond_options import corpus_of
 
 MOST_TOLD = 12
+MOST_COPIED = 5
+"""Relatives whose texts, and those of the documents they are like, the next command shows."""
+
 ASKED_AT = (0.3, 0.5, 0.7, 0.8, 0.9)
 
 
@@ -116,7 +121,7 @@ def similar(
     }
     for each in free[:MOST_TOLD]:
         say(f"document {each.doc} {each.reason}")
-    emit(as_json, payload, lambda console: _show(console, ranked, bins, shown, limit))
+    emit(as_json, payload, lambda console: _show(console, loaded, ranked, bins, shown, limit=limit))
     found.require_whole()
 
 
@@ -189,15 +194,21 @@ def _passage(text: str, passage: Passage) -> dict[str, object]:
 
 def _show(
     console: Console,
+    manifest: Manifest,
     ranked: list[Hit],
     bins: tuple[RecallBin, ...],
     shown: Mapping[int, list[dict[str, object]]],
+    *,
     limit: int,
 ) -> None:
     found = [(h.doc, h.kind, h.score, h.query_doc, h.reason) for h in ranked[:limit]]
     console.print(table("relatives", ["doc", "kind", "score", "like", "reason"], found))
     if len(ranked) > limit:
         console.print(f"{len(ranked) - limit} more; raise --limit or use --json")
+    if pairs := [(str(hit.doc), str(hit.query_doc)) for hit in ranked[:MOST_COPIED]]:
+        docs = ",".join(dict.fromkeys(chain.from_iterable(pairs)))
+        words = ["shardward", "corpus", "show", "--manifest", str(manifest.path), "--docs", docs]
+        show_commands(console, [shlex.join(words)])
     shared = [(doc, p["words"], p["text"]) for doc, all_ in shown.items() for p in all_]
     if shared:
         console.print(table("shared passages", ["doc", "words", "text"], shared))
