@@ -147,7 +147,8 @@ class Recorder:
 
     def announce(self, what: str) -> None:
         """Record that a planned change begins with the step after the last completed one."""
-        self.event(ANNOUNCED, self.completed + 1, {"what": what})
+        said = what.encode(errors="backslashreplace").decode()  # half a surrogate pair stops no run
+        self.event(ANNOUNCED, self.completed + 1, {"what": said})
 
     def note(self, kind: Kind, step: int, values: Mapping[str, Any]) -> None:
         """Write a JSON record."""

@@ -326,7 +326,13 @@ class ShardLoader(Closing):
         return values
 
     def announce(self, what: str) -> None:
-        """Record that the next step to be reported begins a planned change, such as "mixture"."""
+        """Record that the next step to be reported begins a planned change, such as "mixture".
+
+        Raises:
+            UsageError: `what` is no text.
+        """
+        if not isinstance(what, str):
+            raise UsageError(f"announce takes a text, not {what!r}; say what changes: 'mixture'")
         self._recorder.announce(what.strip() or "a change")
 
     def state_dict(self) -> dict[str, Any]:

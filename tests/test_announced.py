@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from helpers_respond import make_corpus, make_run
 
 from shardward.cli.main import cli
+from shardward.loader.errors import UsageError
 from shardward.loader.manifest import Manifest
 from shardward.loader.run import Run
 from shardward.loader.stream import ShardLoader
@@ -90,3 +91,15 @@ def test_several_announcements_of_one_step_are_one_change(run: Run, manifest: Ma
         loader.observe(1, loss=3.0)
 
     assert announced(run) == {1: "batch, lr"}
+
+
+def test_no_announcement_stops_a_training_for_how_it_is_spelt(run: Run, manifest: Manifest) -> None:
+    with ShardLoader(manifest, run.plan(), run=run, batch=2) as loader:
+        next(iter(loader))
+        loader.announce("more \ud800 code")
+        for odd in (None, 7, b"lr"):
+            with pytest.raises(UsageError, match="announce takes a text, not "):
+                loader.announce(odd)  # type: ignore[arg-type]
+        loader.observe(1, loss=3.0)
+
+    assert announced(run) == {1: r"more \ud800 code"}
