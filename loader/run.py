@@ -14,7 +14,6 @@ from typing import Any
 from .cursor import Cursor
 from .errors import IntegrityError, MismatchError, NotFound, UsageError
 from .files import exclusive_lock
-from .formats import parse_json
 from .head import Head, append_head, read_heads
 from .journal import JournalWriter
 from .journal_frame import Kind
@@ -25,6 +24,7 @@ from .lineage import Span, lineage
 from .pieces import Piece, load_pieces, publish_piece
 from .plan import Plan
 from .records import NoteRecord, prepare_note
+from .resume_file import FILE, read_orders
 from .revision_store import list_revisions
 from .run_file import now, read_plan, read_run, write_run
 from .run_launch import launch_token
@@ -342,10 +342,9 @@ class Run:
 
     def _check_rewound(self, heads: Sequence[Head]) -> None:
         """Refuse a log, put back whole, without the rewind that `resume.json` orders."""
-        orders = self.path / "resume.json"
-        if not orders.exists():
+        orders, value = self.path / FILE, read_orders(self.path)
+        if value is None:
             return
-        value = parse_json(orders.read_bytes(), where=str(orders))
         target, incident = value.get("checkpoint"), value.get("incident")
         step, piece = (
             target.get(n) if isinstance(target, dict) else None for n in ("step", "piece")

@@ -16,7 +16,13 @@ from helpers_scene import Scene
 from jsonschema import Draft202012Validator
 
 from shardward.loader.cursor import Cursor
-from shardward.loader.errors import IncidentError, IntegrityError, NotFound, SupersededCursor
+from shardward.loader.errors import (
+    FormatError,
+    IncidentError,
+    IntegrityError,
+    NotFound,
+    SupersededCursor,
+)
 from shardward.loader.run import Run
 from shardward.quarantine.respond import response
 from shardward.quarantine.respond.exits import reopen
@@ -246,6 +252,21 @@ def test_edited_orders_are_refused(scene: Scene) -> None:
 
     with pytest.raises(IntegrityError, match="it was edited"):
         resume(scene.run)
+
+
+@pytest.mark.parametrize("content", [b"", b'{"form', None], ids=["empty", "cut", "directory"])
+def test_damaged_orders_name_the_copy_that_mends_them(scene: Scene, content: bytes | None) -> None:
+    scene.go(scene.open(), "resume")
+    path = scene.run.path / "resume.json"
+    orders = read_resume(scene.run.path)
+    assert orders is not None
+    path.unlink()
+    _ = path.mkdir() if content is None else path.write_bytes(content)
+    kept = scene.run.path / "resumes" / f"{orders.id}.json"
+
+    for start in (lambda: resume(scene.run), lambda: start_piece(scene.run, "requeued")):
+        with pytest.raises(FormatError, match=f"remove it and copy {kept} to it"):
+            start()
 
 
 def test_orders_whose_revision_is_gone_are_refused(scene: Scene) -> None:

@@ -19,6 +19,7 @@ from ...loader.cursor import Cursor
 from ...loader.errors import FormatError, IncidentError, IntegrityError
 from ...loader.files import exclusive_lock, publish_new, write_atomic
 from ...loader.formats import canonical_json, check_format, parse_json, sha256_hex
+from ...loader.resume_file import FILE, HISTORY, read_orders
 from ...loader.revision_store import load_revision
 from ...loader.run_launch import launch_token
 from ...loader.run_locks import live_holder
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from ...loader.run import Run
 
 FORMAT = "shardward.resume"
-FILE = "resume.json"
-HISTORY = "resumes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,10 +139,8 @@ def write_resume(run_path: Path, orders: Resume) -> Resume:
 
 def read_resume(run_path: Path) -> Resume | None:
     """Return the current orders, or None; errors as in `Resume.from_json`."""
-    path = run_path / FILE
-    if not path.exists():
-        return None
-    return Resume.from_json(parse_json(path.read_bytes(), where=str(path)), where=str(path))
+    value = read_orders(run_path)
+    return None if value is None else Resume.from_json(value, where=str(run_path / FILE))
 
 
 def taken_by(run_path: Path, orders: Resume) -> dict[str, Any] | None:
