@@ -21,6 +21,9 @@ from .ledger_options import opened as opened_ledger
 from .output import clean, emit, manifest_option, table
 from .respond_options import corpus_of
 
+PATH = 4096
+"""No system opens a longer one; of a cut path two twins could have the same."""
+
 
 @click.command()
 @act_options
@@ -85,7 +88,7 @@ def causes(
         hardware=reported(signs),
         schedule=None if schedule is None else planned_rate(schedule, known.event),
         twins={
-            visible(str(each), 200): twin_in(each, known, short_run=short_run) for each in twins
+            visible(str(each), PATH): twin_in(each, known, short_run=short_run) for each in twins
         },
     )
     seen = told(incident)

@@ -203,3 +203,24 @@ def test_what_another_person_told_meanwhile_is_not_lost(desk: Desk) -> None:
     with pytest.raises(IncidentError, match="told something else at the same time"):
         attach_testimony(incident, desk.run, mine, {"causes": []}, seen=Told(), actor="kim")
     assert told(incident) == theirs
+
+
+def test_what_is_told_in_many_words_takes_few_of_the_timeline() -> None:
+    signs = tuple(HardwareSign(step=None, what=f"XID {number}") for number in range(400))
+    words = Told(hardware=signs).describe()
+
+    assert words.startswith("XID 0; XID 1; ")
+    assert words.endswith("XID 7; and 392 more")
+
+
+def test_twins_whose_long_paths_begin_alike_are_two(desk: Desk, tmp_path: Path) -> None:
+    folder = tmp_path / ("a" * 120) / ("b" * 120)
+    folder.mkdir(parents=True)
+    words = []
+    for name in ("one.csv", "two.csv"):
+        rows = [f"{step},{3 + (step * 7919 % 13) / 400}" for step in range(1, 101)]
+        (folder / name).write_text("\n".join(["step,loss", *rows]))
+        words += ["--twin", str(folder / name)]
+
+    found = desk.json("causes", "INC-0001", *words, "--short-run")
+    assert len(found["told"]["twins"]) == 2

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 NAME = "testimony"
 KINDS = ("hardware", "schedule", "twins")
 RATE = "lr"
+MOST_NAMED = 8
 MOST_POINTS = 4096
 """Of a schedule, the last ones up to the spike; what comes later says nothing about it."""
 
@@ -55,15 +56,16 @@ class Told:
         return replace(self, **{kind: getattr(nothing, kind) for kind in kinds})
 
     def describe(self) -> str:
-        """Return it in words, for the timeline."""
+        """Return it in words, for the timeline: the first few; the evidence has all."""
         words = [sign.what for sign in self.hardware]
         if self.schedule is not None:
             words.append(f"a planned learning rate, {count(len(self.schedule), 'point')}")
         for log, twin in self.twins.items():
             data = "the same" if twin.same_data else "other"
             does = "has it too" if twin.coincides else "does not have it"
-            words.append(f"{log}, on {data} data, {does}")
-        return "; ".join(words) or "nothing"
+            words.append(f"{visible(log, 200)}, on {data} data, {does}")
+        more = [f"and {len(words) - MOST_NAMED} more"] if len(words) > MOST_NAMED else []
+        return "; ".join(words[:MOST_NAMED] + more) or "nothing"
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
