@@ -74,7 +74,7 @@ def test_a_resume_between_the_rows_about_the_onset_is_near_however_far_apart_the
     )
 
     assert [beyond.name, between.name] == ["unknown", "resume_fault"]
-    assert "first resumed step" in between.evidence_for[0]
+    assert "first loss logged after it" in between.evidence_for[0]
 
 
 def test_a_loss_scale_that_fell_far_from_one_row_to_the_next_was_reduced_often() -> None:

@@ -62,7 +62,7 @@ def resume(evidence: Evidence) -> Iterator[Voice]:
         yield say("resume_fault", -2.0, "no resume in the steps before the event")
         return
     distance = _earliest(evidence) - change.step
-    when = "on the first resumed step" if distance <= 1 else f"{distance} steps after a resume"
+    when = _since(distance, evidence.event.onset - change.step)
     yield say("resume_fault", 6.0 if distance <= 1 else 4.5, f"the event begins {when}")
     if _restored(evidence, change.step):
         text = "from there on rate, sources and layers are as they were before it"
@@ -71,6 +71,15 @@ def resume(evidence: Evidence) -> Iterator[Voice]:
     yield say("bad_data", -2.0, f"the event begins {when}, which data alone would not do")
     if evidence.event.end is not None:
         yield say("resume_fault", 0.5, "it fades by itself, as a lost optimizer state does")
+
+
+def _since(least: int, most: int) -> str:
+    """Return when an event began, from `least` to `most` steps after a resume."""
+    if most <= 1:
+        return "on the first resumed step"
+    if least <= 1:
+        return f"within {most} steps of a resume, at the first loss logged after it"
+    return f"{least if least == most else f'{least} to {most}'} steps after a resume"
 
 
 def _restored(evidence: Evidence, resumed: int) -> bool:
