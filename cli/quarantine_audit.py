@@ -21,9 +21,10 @@ from ..quarantine.respond.audit import (
     start_audit,
 )
 from ..quarantine.respond.bulk import confirm_count
+from ..quarantine.respond.corpus import document_facts
 from ..quarantine.respond.decisions import DecisionLog
 from ..quarantine.respond.narrative import count
-from ..quarantine.respond.status import Decision
+from ..quarantine.respond.status import Decision, status_of
 from .numbers import WHOLE
 from .output import emit, json_option, manifest_option, run_option, say, table
 from .respond_options import Deciding, corpus_of, decide, decision_options
@@ -133,6 +134,8 @@ def audit_review(
         bad = verdict == "bad"
         return review(audit, doc, bad=bad, reason=asked.reason, actor=asked.actor)
 
+    if verdict == "ok":
+        _warn_of_condemned(asked, doc, manifest)
     _decide(asked, shard, decision, manifest, expect)
 
 
@@ -157,6 +160,18 @@ def audit_finish(asked: Deciding, *, shard: str, manifest: Path | None, expect: 
         return finish_audit(audit, reason=asked.reason, actor=asked.actor)
 
     _decide(asked, shard, decision, manifest, expect)
+
+
+def _warn_of_condemned(asked: Deciding, doc: int, manifest: Path | None) -> None:
+    """Say where a document stays out, whatever a review says, and what would let it in."""
+    facts = document_facts(corpus_of(asked.run, manifest), doc)
+    found = status_of(DecisionLog(asked.run.path).entries(), facts)
+    if found.state == "condemned" and found.entry is not None:
+        number = found.entry.sequence
+        say(
+            f"warning: document {doc} stays out, since decision {number} condemned it; to let it "
+            f"in: shardward quarantine undo {number} --reason WHY --yes"
+        )
 
 
 def _decide(

@@ -131,6 +131,20 @@ def test_an_audit_lets_in_what_an_incident_left_out_only_where_the_number_is_con
     assert len(desk.json("log")["decisions"]) == 7
 
 
+def test_a_review_says_that_a_condemned_document_stays_out_and_what_lets_it_in(desk: Desk) -> None:
+    desk.json("audit-start", "s1.parquet", "--sample", "2", "--reason", "near it", "--yes")
+    doc = str(desk.json("audit", "s1.parquet")["audits"][0]["open"][0])
+    words = ("--reason", "read", "--yes")
+    desk.json("audit-review", "s1.parquet", doc, "bad", *words)
+    ok = desk.type("audit-review", "s1.parquet", doc, "ok", *words).stderr
+
+    assert f"document {doc} stays out, since decision 2 condemned it" in ok
+    assert "shardward quarantine undo 2 --reason WHY --yes" in ok
+    desk.json("undo", "2", *words)
+    assert "stays out" not in desk.type("audit-review", "s1.parquet", doc, "ok", *words).stderr
+    assert doc not in [str(each["doc"]) for each in desk.json("list")["documents"]]
+
+
 def test_a_bulk_decision_is_counted_and_confirmed(desk: Desk) -> None:
     words = ("bulk", "--source", "de", "--reason", "another language")
     assert desk.json(*words)["documents"] == 20
