@@ -260,10 +260,9 @@ def test_damaged_orders_name_the_copy_that_mends_them(scene: Scene, content: byt
     path = scene.run.path / "resume.json"
     orders = read_resume(scene.run.path)
     assert orders is not None
-    path.unlink()
-    _ = path.mkdir() if content is None else path.write_bytes(content)
     kept = scene.run.path / "resumes" / f"{orders.id}.json"
-
+    path.unlink()
+    path.mkdir() if content is None else path.write_bytes(content)
     for start in (lambda: resume(scene.run), lambda: start_piece(scene.run, "requeued")):
         with pytest.raises(FormatError, match=f"remove it and copy {kept} to it"):
             start()
