@@ -38,6 +38,13 @@ def die_from(item: int, first: int) -> int:
     return die() if item >= first else item
 
 
+def slow_then_die(item: int, first: int) -> int:
+    """Return item 0 when the workers beside it have died; end the process from `first` on."""
+    if item == 0:
+        time.sleep(1.0)
+    return die_from(item, first)
+
+
 def die_once(item: int, mark: Path) -> int:
     """End the process at item 4 the first time, as `mark` then tells."""
     if item == 4 and not mark.exists():

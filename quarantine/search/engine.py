@@ -20,7 +20,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Scan = Callable[[Item, Any], Result]
 DEATHS_IN_A_ROW = 16
-"""With as many deaths beyond the number of workers, and no result in between, a round gives up."""
+"""With as many deaths beyond the number of workers, and no result in between, none is replaced."""
 
 
 class Executor(Protocol):
@@ -122,17 +122,17 @@ class _Round:
             while busy := [worker for worker in self._crew if worker.busy]:
                 for worker in speaking(busy):
                     yield from self._heard(worker)
-                if self._deaths > self._size + DEATHS_IN_A_ROW:
-                    break
-            self.left = [*(each.item for each in self._crew if each.busy), *self._waiting]
+            self.left = list(self._waiting)
             for worker in self._crew:
-                worker.end(now=worker.busy)
+                worker.end()
         finally:
             self._kill()
             atexit.unregister(self._kill)
 
     def _hire(self) -> None:
-        """Start a worker for the next item, if there is one."""
+        """Start a worker for the next item, if there is one, unless one after the other dies."""
+        if self._deaths > self._size + DEATHS_IN_A_ROW:
+            return  # those that are busy may still bring their results
         for item in islice(self._waiting, 1):
             try:
                 with undisturbed():
