@@ -166,8 +166,7 @@ class HardwareWatch:
             self._reading = _Reading(self._asked)
             found = self._reading.answer(self._timeout)
             return {key: float(value) for key, value in found.items() if key[0] in COUNTERS}
-        # Whatever a driver raises or returns, the training goes on.
-        except Exception as error:
+        except Exception as error:  # whatever a driver raises or returns, the training goes on
             self.unavailable = (
                 f"{self._source} does not answer with counters: {error}"
                 if isinstance(self._source, str)
