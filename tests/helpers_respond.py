@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -78,3 +79,9 @@ def checkpoint(run: Run, step: int, piece: int = 1) -> Checkpoint:
 def losses(first: int, last: int, *, level: float = 3.0, seed: int = 0) -> dict[int, float]:
     noise = np.random.default_rng(seed).normal(0, 0.02, last - first + 1)
     return {step: level + float(n) for step, n in zip(range(first, last + 1), noise, strict=True)}
+
+
+def write_back(files: Sequence[Path], contents: Sequence[bytes]) -> None:
+    """Replace the files, as restoring copies of them does."""
+    for path, content in zip(files, contents, strict=True):
+        path.write_bytes(content)

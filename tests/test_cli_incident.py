@@ -9,17 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from helpers_incident import ONSET, Desk
-from helpers_respond import make_corpus
 
 from shardward.cli.main import cli
 from shardward.loader.manifest import Manifest
 from shardward.quarantine.ledger import Ledger
 from shardward.quarantine.respond.resume import resume
-
-
-@pytest.fixture(scope="module")
-def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
-    return make_corpus(tmp_path_factory.mktemp("corpus"), documents=300, group=10)
 
 
 @pytest.fixture

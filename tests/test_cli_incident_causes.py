@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 from helpers_diagnose import an_event
 from helpers_incident import Desk, train
-from helpers_respond import make_corpus
 
 from shardward.cli.main import cli
 from shardward.loader.manifest import Manifest
@@ -23,11 +22,6 @@ from shardward.quarantine.respond.incident import IncidentStore
 from shardward.quarantine.respond.resume import resume
 from shardward.quarantine.respond.telemetry import event_of
 from shardward.quarantine.respond.trial import judge_trial
-
-
-@pytest.fixture(scope="module")
-def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
-    return make_corpus(tmp_path_factory.mktemp("corpus"), documents=300, group=10)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 from helpers_incident import Desk
-from helpers_respond import make_corpus, make_run
+from helpers_respond import make_run
 
 from shardward.loader.manifest import Manifest
 from shardward.loader.stream import ShardLoader
@@ -23,11 +23,6 @@ row[sys.argv[3]] = float(sys.argv[4]) if spec["first"] < 60 else float(sys.argv[
 open(sys.argv[2], "w").write(json.dumps(row) + "\\n")
 """
 DRIFT = ("dismiss", "INC-0001", "--as", "eval-drift", "--reason", "new harness", "--yes")
-
-
-@pytest.fixture(scope="module")
-def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
-    return make_corpus(tmp_path_factory.mktemp("corpus"), documents=300, group=10)
 
 
 class EvalDesk(Desk):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from helpers_incident import Desk, train
-from helpers_respond import make_corpus, make_plan
+from helpers_respond import make_plan
 
 from shardward.cli.main import cli
 from shardward.loader.manifest import Manifest
@@ -29,11 +29,6 @@ CONTEXT = RunContext(
     code="v1.2-3-gabc",
     parallel={"data": 4, "tensor": 2},
 )
-
-
-@pytest.fixture(scope="module")
-def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
-    return make_corpus(tmp_path_factory.mktemp("corpus"), documents=300, group=10)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from helpers_incident import Desk, train
-from helpers_respond import make_corpus, make_run
+from helpers_respond import make_run
 
 from shardward.cli.main import cli
 from shardward.loader.errors import NotFound
@@ -19,11 +19,6 @@ from shardward.quarantine.ledger import Ledger
 from shardward.quarantine.respond.incident import Incident, IncidentStore
 from shardward.quarantine.respond.operations import choose_rewind
 from shardward.quarantine.respond.resume import resume
-
-
-@pytest.fixture(scope="module")
-def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
-    return make_corpus(tmp_path_factory.mktemp("corpus"), documents=300, group=10)
 
 
 @pytest.fixture

@@ -9,16 +9,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from helpers_incident import Desk
-from helpers_respond import make_corpus
 
 from shardward.cli.main import cli
 from shardward.loader.manifest import Manifest
 from shardward.quarantine.respond.incident import IncidentStore
-
-
-@pytest.fixture(scope="module")
-def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
-    return make_corpus(tmp_path_factory.mktemp("corpus"), documents=300, group=10)
 
 
 @pytest.fixture

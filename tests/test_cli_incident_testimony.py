@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from helpers_crash import dying
 from helpers_incident import Desk
-from helpers_respond import make_corpus, make_run
+from helpers_respond import make_run
 
 from shardward.loader.errors import IncidentError
 from shardward.loader.manifest import Manifest
@@ -22,11 +22,6 @@ from shardward.quarantine.respond.testimony import NAME, Told, told
 
 SIGN = "XID 79 on gpu 3"
 LINK = "a link went down on node 7"
-
-
-@pytest.fixture(scope="module")
-def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
-    return make_corpus(tmp_path_factory.mktemp("corpus"), documents=300, group=10)
 
 
 @pytest.fixture

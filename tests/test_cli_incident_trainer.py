@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from helpers_incident import Desk, train
-from helpers_respond import make_corpus
 
 from shardward.loader.errors import SupersededCursor
 from shardward.loader.manifest import Manifest
@@ -17,11 +16,6 @@ from shardward.quarantine.ledger import Ledger
 from shardward.quarantine.respond.incident import IncidentStore
 from shardward.quarantine.respond.operations import choose_rewind
 from shardward.quarantine.respond.resume import resume
-
-
-@pytest.fixture(scope="module")
-def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
-    return make_corpus(tmp_path_factory.mktemp("corpus"), documents=300, group=10)
 
 
 @pytest.fixture

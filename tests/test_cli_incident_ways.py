@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from helpers_incident import Desk, train
-from helpers_respond import make_corpus
 
 from shardward.cli.main import cli
 from shardward.loader.manifest import Manifest
@@ -23,11 +22,6 @@ from shardward.quarantine.ledger import Ledger
 from shardward.quarantine.respond import gather
 from shardward.quarantine.respond.incident import Incident, IncidentStore
 from shardward.quarantine.respond.resume import resume
-
-
-@pytest.fixture(scope="module")
-def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
-    return make_corpus(tmp_path_factory.mktemp("corpus"), documents=300, group=10)
 
 
 @pytest.fixture

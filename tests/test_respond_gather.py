@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers_incident import Desk
-from helpers_respond import make_corpus
 
 from shardward.loader.index import build_manifest
 from shardward.loader.manifest import Manifest
@@ -19,11 +18,6 @@ from shardward.quarantine.respond import gather
 from shardward.quarantine.respond.incident import IncidentStore
 
 WORDS = (Path(__file__).parents[1] / "docs" / "loader.md").read_text().split()
-
-
-@pytest.fixture(scope="module")
-def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
-    return make_corpus(tmp_path_factory.mktemp("corpus"), documents=300, group=10)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_respond import checkpoint, losses, make_corpus, start_piece
+from helpers_respond import checkpoint, losses, make_corpus, start_piece, write_back
 from helpers_scene import Scene
 from jsonschema import Draft202012Validator
 
@@ -147,13 +147,11 @@ def test_older_copies_of_the_heads_log_and_its_last_line_bring_no_poisoned_check
     scene.go(scene.open(), to)
     newest = [path.read_bytes() for path in files]
     latest = Cursor.from_json(checkpoint(scene.run, 20).cursor)
-    for path, content in zip(files, older, strict=True):
-        path.write_bytes(content)
+    write_back(files, older)
 
     with pytest.raises(IntegrityError, match="INC-0001 rewound the run to step 15 of branch piece"):
         start_piece(scene.run, "requeued", cursor=latest)
-    for path, content in zip(files, newest, strict=True):
-        path.write_bytes(content)
+    write_back(files, newest)
     with pytest.raises(SupersededCursor):
         start_piece(scene.run, "requeued", cursor=latest)
 
@@ -178,13 +176,11 @@ def test_a_log_from_before_a_second_rewind_to_the_same_step_is_known_for_an_olde
         if name == to:
             break
     newest = [path.read_bytes() for path in files]
-    for path, content in zip(files, older, strict=True):
-        path.write_bytes(content)
+    write_back(files, older)
 
     with pytest.raises(IntegrityError, match="lacks that entry: it is an older copy"):
         start_piece(scene.run, "requeued", cursor=poisoned)
-    for path, content in zip(files, newest, strict=True):
-        path.write_bytes(content)
+    write_back(files, newest)
     with pytest.raises(SupersededCursor):
         start_piece(scene.run, "requeued", cursor=poisoned)
 
